@@ -35,7 +35,7 @@ POSITION_BYTES, EDGE_BYTES = 22, 4
 """Bytes of a position and of an edge in the window, see `zero.data.records.GameColumns`."""
 
 
-class Machine(NamedTuple):
+class MachineRates(NamedTuple):
     """The rates of a machine. A training sample has three times the operations of an evaluation."""
 
     selfplay_flops: float  # operations a second in self-play
@@ -44,13 +44,13 @@ class Machine(NamedTuple):
     other_seconds: float  # of a generation, outside of evaluations and steps
 
 
-CPU = Machine(2 * 19_525 * 12.79e6, 4_473 * PASSES * 12.26e6, 0.0, 12.0)
+CPU = MachineRates(2 * 19_525 * 12.79e6, 4_473 * PASSES * 12.26e6, 0.0, 12.0)
 """Two Zen 5 cores with bf16. `make bench`: 19,525 evaluations/s a core with a network of 12.79 MFLOP. Training: 4,473
 samples/s of `go9-laptop`, whose network has 12.26 MFLOP."""
 EVALUATIONS, NETWORK_FLOPS = 112_000, 0.455249e9
 """Evaluations a second of `go9-gpu` in self-play, and the operations of one: 7.5 million in 67 s, with the start of the
 processes and the end of each shard, when few games are left. A benchmark without them had 241,000 to 261,000."""
-GPU = Machine(EVALUATIONS * NETWORK_FLOPS, 100_403 * PASSES * NETWORK_FLOPS, 0.008, 62.0)
+GPU = MachineRates(EVALUATIONS * NETWORK_FLOPS, 100_403 * PASSES * NETWORK_FLOPS, 0.008, 62.0)
 """Measured on an H100 (RESULTS.md, 2026-11-27): these evaluations; training at batch 1,024; 3,000 steps of batch 256
 in 28 s, of which 4 s are an assumed start; and what is missing from the 172 s of the generation."""
 
@@ -58,7 +58,7 @@ in 28 s, of which 4 s are an assumed start; and what is missing from the 172 s o
 class Plan(NamedTuple):
     """Where a preset runs, and for how many generations."""
 
-    machine: Machine
+    machine: MachineRates
     generations: int
 
 
@@ -114,7 +114,7 @@ def params_of(name: str) -> Params:
     return parse_params(resolve_auto(text, this_machine(text)), name).model_copy(update={"profile": ProfileParams()})
 
 
-def cost(params: Params, machine: Machine) -> Cost:
+def cost(params: Params, machine: MachineRates) -> Cost:
     """Cost of a generation. Every game is played to its end, and every move gets all simulations."""
     selfplay, match, training = params.selfplay, params.gating, params.training
     flops, moves = network_flops(params), MOVES_PER_POINT * rules_of(params.game).num_points
@@ -181,7 +181,7 @@ def saved_bytes(params: Params, batch: int) -> int:
     return sum(storage.nbytes() for storage in kept.values())
 
 
-def table(names: list[str], gpu: Machine = GPU) -> str:
+def table(names: list[str], gpu: MachineRates = GPU) -> str:
     """The cost of presets in Markdown, one column each; `gpu` replaces the rates of the GPU."""
     columns = []
     for name in names:

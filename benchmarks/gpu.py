@@ -72,7 +72,7 @@ class Figure(Manifest):
     bound_name: str = ""
 
 
-class Section(Manifest):
+class ReportSection(Manifest):
     """The result of a part of the command."""
 
     name: str = ""
@@ -89,7 +89,7 @@ class Report(Manifest):
     device: Device
     machine: dict[str, Any]
     """See `benchmarks.results.describe_machine`."""
-    sections: tuple[Section, ...] = ()
+    sections: tuple[ReportSection, ...] = ()
 
     def figure(self, name: str) -> float | None:
         """The first figure of a section; None if there is none yet."""
@@ -112,7 +112,7 @@ class Bench(NamedTuple):
         return self.params if self.is_fake else changed(self.params, changes)
 
 
-def gpu_tests(bench: Bench) -> Section:
+def gpu_tests(bench: Bench) -> ReportSection:
     """Runs the tests that need a GPU."""
     path = bench.folder.resolve() / "tests.xml"
     path.unlink(missing_ok=True)
@@ -126,10 +126,12 @@ def gpu_tests(bench: Bench) -> Section:
     total, failures, errors, skipped = (int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped"))
     bad = failures + errors + (0 if bench.is_fake else skipped)
     figure = Figure(name="passed", value=total - failures - errors - skipped, unit="tests", bound=total)
-    return Section(figures=(figure,), problem=f"{bad} of {total} failed or skipped: {path}" if bad or not total else "")
+    return ReportSection(
+        figures=(figure,), problem=f"{bad} of {total} failed or skipped: {path}" if bad or not total else ""
+    )
 
 
-def measure_row(bench: Bench, name: str) -> Section:
+def measure_row(bench: Bench, name: str) -> ReportSection:
     """Measures a row of the benchmarks."""
     # `find_device` has found the GPU. In a container /proc, where rows look for it, may not show it.
     row = rows_named(name)[0].model_copy(update={"needs": {}})
@@ -153,10 +155,10 @@ def measure_row(bench: Bench, name: str) -> Section:
         for work, spread in found
         if spread
     ]
-    return Section(figures=tuple(figures))
+    return ReportSection(figures=tuple(figures))
 
 
-def determinism(bench: Bench) -> Section:
+def determinism(bench: Bench) -> ReportSection:
     """Plays a shard alone, and again beside another shard, and compares the digests."""
     params = bench.changed(SMALL_SHARDS)
     with lock_visible_gpus(params.profile), ProcessPoolExecutor(2, get_context("spawn")) as pool:
@@ -165,10 +167,10 @@ def determinism(bench: Bench) -> Section:
     assert other != alone, "two different shards have the same digest"
     problem = "" if beside == alone else f"the shard is {alone[:12]} alone and {beside[:12]} beside another"
     figure = Figure(name="equal digests of a shard, alone and beside another", value=beside == alone, unit="", bound=1)
-    return Section(figures=(figure,), problem=problem)
+    return ReportSection(figures=(figure,), problem=problem)
 
 
-def memory_use(bench: Bench) -> Section:
+def memory_use(bench: Bench) -> ReportSection:
     """Measures the memory of play and training, and whether it grows."""
     found: Memory = _in_child(memory, bench.changed(FEW_GAMES))
     bound, names = (
@@ -180,18 +182,18 @@ def memory_use(bench: Bench) -> Section:
     problem = (
         f"{found.first:.0f} MiB grew to {found.later:.0f}" if found.later > found.first and not bench.is_fake else ""
     )
-    return Section(figures=tuple(figures), problem=problem)
+    return ReportSection(figures=tuple(figures), problem=problem)
 
 
-def batch_profile(bench: Bench) -> Section:
+def batch_profile(bench: Bench) -> ReportSection:
     """Profiles the network alone at the batch size of self-play."""
     found: Profile = _in_child(profile, bench.params)
     calls = Figure(name="kernels and copies per batch", value=found.calls, unit="")
     busy = Figure(name="share of the time in which one runs", value=found.busy, unit="", bound=1)
-    return Section(figures=(calls, busy), table=found.table)
+    return ReportSection(figures=(calls, busy), table=found.table)
 
 
-def generation(bench: Bench) -> Section:
+def generation(bench: Bench) -> ReportSection:
     """Makes one generation of the preset. If the time runs out, the next call continues it."""
     folder = bench.folder / f"generation-{bench.report.machine['commit'][:12]}"
     options = ["--preset", FAKE_PRESET if bench.is_fake else PRESET, "--folder", str(folder), *SEEDS.split()]
@@ -213,10 +215,10 @@ def generation(bench: Bench) -> Section:
         bound_name="gpu-inference-512",
     )
     games = Figure(name="games of self-play and match", value=made.games or 0, unit="games")
-    return Section(figures=(rate, games, Figure(name="one generation", value=seconds, unit="s")))
+    return ReportSection(figures=(rate, games, Figure(name="one generation", value=seconds, unit="s")))
 
 
-WORKS: dict[str, Callable[[Bench], Section]] = {
+WORKS: dict[str, Callable[[Bench], ReportSection]] = {
     "tests": gpu_tests,
     "determinism": determinism,
     "memory": memory_use,
@@ -225,13 +227,13 @@ WORKS: dict[str, Callable[[Bench], Section]] = {
 }
 
 
-def run_section(bench: Bench, name: str) -> Section:
+def run_section(bench: Bench, name: str) -> ReportSection:
     """Runs a section. An error becomes its problem, so that the other sections are run."""
     begun = time.monotonic()
     try:
         section = WORKS[name](bench) if name in WORKS else measure_row(bench, name)
     except (ZeroError, RuntimeError) as error:  # PyTorch's errors and that of a dead child are RuntimeErrors
-        section = Section(problem=f"{type(error).__name__}: {error}")
+        section = ReportSection(problem=f"{type(error).__name__}: {error}")
     return section.model_copy(update={"name": name, "seconds": round(time.monotonic() - begun, 1)})
 
 

@@ -42,7 +42,7 @@ class Strength(Manifest):
     confirmation_games: int
 
 
-class Generation(Manifest):
+class SeedGeneration(Manifest):
     """A recorded generation. Numbers that its commit does not record are None."""
 
     number: int
@@ -83,7 +83,7 @@ class Seed(Manifest):
 
     seed: int
     status: Literal["running", "done", "failed"] = "running"
-    generations: tuple[Generation, ...] = ()
+    generations: tuple[SeedGeneration, ...] = ()
     attempts: tuple[float, ...] = ()
     """Wall seconds of the attempts at the generation that is not recorded yet."""
     measurements: tuple[Measurement, ...] = ()
@@ -141,7 +141,7 @@ class Level(Manifest):
     """None unless every seed reached it."""
 
 
-class Experiment(Manifest):
+class SeedExperiment(Manifest):
     """`results.json`. What its seeds share never changes, so that they can be compared."""
 
     version: Literal[3] = 3
@@ -165,7 +165,7 @@ class Experiment(Manifest):
         """The record of a seed, an empty one if it has not begun."""
         return next((each for each in self.seeds if each.seed == seed), Seed(seed=seed))
 
-    def with_seed(self, seed: Seed) -> "Experiment":
+    def with_seed(self, seed: Seed) -> "SeedExperiment":
         """The experiment with another record of a seed, and what follows from it for the summary."""
         others = [each for each in self.seeds if each.seed != seed.seed]
         seeds = tuple(sorted([*others, seed], key=lambda each: each.seed))
@@ -191,7 +191,7 @@ def level_of(seeds: Sequence[Seed], opponent: str) -> Level:
     )
 
 
-def write_report(folder: Path, experiment: Experiment) -> None:
+def write_report(folder: Path, experiment: SeedExperiment) -> None:
     """Writes results and curve into the folder."""
     write_manifest(folder, experiment, RESULTS_FILE)
     rows = curve_of(experiment)
@@ -203,7 +203,7 @@ def write_report(folder: Path, experiment: Experiment) -> None:
     write_atomic(folder / CURVE_FILE, file.getvalue().encode())
 
 
-def curve_of(experiment: Experiment) -> list[dict[str, Any]]:
+def curve_of(experiment: SeedExperiment) -> list[dict[str, Any]]:
     """A row per generation: clock and costs so far, gating, training, scores in matches."""
     return [
         {
@@ -224,7 +224,7 @@ def curve_of(experiment: Experiment) -> list[dict[str, Any]]:
     ]
 
 
-def seeds_table(experiment: Experiment) -> Table:
+def seeds_table(experiment: SeedExperiment) -> Table:
     """A row per seed, then the distribution of the hours to each level."""
     strength, levels = experiment.strength, experiment.levels
     table = Table(title=f"{experiment.name}, commit {experiment.commit[:12]}, goal {GOAL:.0%}")

@@ -31,9 +31,9 @@ from benchmarks.seed_report import (
     GOAL,
     RESULTS_FILE,
     SECONDS_PER_HOUR,
-    Experiment,
-    Generation,
     Measurement,
+    SeedExperiment,
+    SeedGeneration,
     Strength,
     curve_of,
     seeds_table,
@@ -70,7 +70,7 @@ HIDDEN = "ZERO_HOME ZERO_STORE ZERO_SIGNING_KEY ZERO_PROGRESS ZERO_WORKER ZERO_W
 """Settings of the machine that commands of a seed do not see. A shared store might have its games already."""
 
 
-class Limits(NamedTuple):
+class SeedLimits(NamedTuple):
     """When a seed is done."""
 
     generations: int
@@ -90,7 +90,7 @@ class SeedRun:
         self.experiment = read_experiment(folder)
         self.record = self.experiment.seed(seed)
 
-    def run(self, limits: Limits) -> None:
+    def run(self, limits: SeedLimits) -> None:
         """Makes generations and measures them until a limit; a failed command ends the seed and is recorded."""
         self._keep(status="running")
         try:
@@ -237,7 +237,7 @@ def newest_tagged(home: Path, lineage: str) -> int:
     return max((int(tag.rpartition("-")[2]) for tag in tags), default=-1)
 
 
-def read_generation(home: Path, lineage: str, number: int, attempts: Sequence[float]) -> Generation:
+def read_generation(home: Path, lineage: str, number: int, attempts: Sequence[float]) -> SeedGeneration:
     """A recorded generation from git, with the time of its attempts.
 
     Raises:
@@ -249,7 +249,7 @@ def read_generation(home: Path, lineage: str, number: int, attempts: Sequence[fl
             raise LineageError(f"{made.tag} has no match; use another --folder")
         costs = made.costs.total() if made.costs else None
         training = json.loads(made.file(TRAINING_METRICS) or b"{}")
-        return Generation(
+        return SeedGeneration(
             number=number,
             attempts=tuple(attempts),
             promoted=made.entry.decision.promoted,
@@ -268,7 +268,7 @@ def champion_spec(strength: Strength, name: str) -> str:
     return f"{name},simulations={strength.simulations}" + (f",{strength.options}" if strength.options else "")
 
 
-def new_experiment(preset: str, changes: str, strength: Strength) -> Experiment:
+def new_experiment(preset: str, changes: str, strength: Strength) -> SeedExperiment:
     """A new experiment with the current commit, in which no seed has begun.
 
     Raises:
@@ -289,7 +289,7 @@ def new_experiment(preset: str, changes: str, strength: Strength) -> Experiment:
         identify(resolve_player(PROJECT_DIR, parse_player(opponent)), rules_of(params.game))
     if uncommitted := uncommitted_files(PROJECT_DIR):
         typer.echo(f"warning: seeds run committed code; not committed: {', '.join(uncommitted)}", err=True)
-    return Experiment(
+    return SeedExperiment(
         name=f"{preset} {changes}".strip(),
         commit=git(PROJECT_DIR, "rev-parse", "HEAD").strip(),
         machine=describe_machine(),
@@ -298,7 +298,7 @@ def new_experiment(preset: str, changes: str, strength: Strength) -> Experiment:
     )
 
 
-def read_experiment(folder: Path) -> Experiment:
+def read_experiment(folder: Path) -> SeedExperiment:
     """The experiment of a folder.
 
     Raises:
@@ -307,12 +307,12 @@ def read_experiment(folder: Path) -> Experiment:
     if not (folder / RESULTS_FILE).exists():
         raise StorageError(f"{folder} has no {RESULTS_FILE}; give the --folder of an experiment")
     try:
-        return read_manifest(folder, Experiment, RESULTS_FILE)
+        return read_manifest(folder, SeedExperiment, RESULTS_FILE)
     except StorageError as error:
         raise StorageError(f"{error}; give another --folder") from None
 
 
-def open_experiment(folder: Path, wanted: Experiment) -> None:
+def open_experiment(folder: Path, wanted: SeedExperiment) -> None:
     """Writes a new experiment and clones the project at its commit, or checks that the folder has the same experiment.
 
     Raises:
@@ -390,7 +390,7 @@ def main(
     )
     try:
         if not report:
-            wanted, limits = numbers_of(seeds), Limits(generations, hours, final_match)
+            wanted, limits = numbers_of(seeds), SeedLimits(generations, hours, final_match)
             experiment = new_experiment(preset, change, strength)
             busy = f"another process runs the experiment in {where}; wait for it, or give another --folder"
             for name in HIDDEN.split():

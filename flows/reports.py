@@ -34,7 +34,7 @@ SAY_SECONDS = 15.0
 """Minimum time between two lines of the log about the progress."""
 
 
-class Recorded(Manifest):
+class RecordedGeneration(Manifest):
     """A recorded generation, as `zero advance --json` prints it."""
 
     lineage: str
@@ -169,7 +169,7 @@ def tag_run(*tags: str) -> None:
     get_client(sync_client=True).update_flow_run(UUID(flow_run.id), tags=tags)
 
 
-def report_generation(decision: PromotionDecision, recorded: Recorded, costs: GenerationCosts | None) -> None:
+def report_generation(decision: PromotionDecision, recorded: RecordedGeneration, costs: GenerationCosts | None) -> None:
     """Publishes the report of a generation as a page."""
     warnings = f"; {len(recorded.warnings)} warnings" if recorded.warnings else ""
     create_markdown_artifact(
@@ -179,13 +179,13 @@ def report_generation(decision: PromotionDecision, recorded: Recorded, costs: Ge
     )
 
 
-def summary(decision: PromotionDecision, recorded: Recorded) -> list[str]:
+def summary(decision: PromotionDecision, recorded: RecordedGeneration) -> list[str]:
     """The decision as lines of a log, for readers who do not know the project."""
     first = f"{recorded.tag}: {decision_sentence(decision)}"
     return [first, match_sentence(decision.match), f"this run: {flow_run.ui_url}", *links(recorded)]
 
 
-def report_text(decision: PromotionDecision, recorded: Recorded, costs: GenerationCosts | None) -> str:
+def report_text(decision: PromotionDecision, recorded: RecordedGeneration, costs: GenerationCosts | None) -> str:
     """The report: decision, warnings, match, costs, links."""
     warnings = "".join(f"\n> **Warning:** {line}\n" for line in recorded.warnings)
     return f"""# {recorded.tag}: {decision_sentence(decision)}
@@ -198,7 +198,7 @@ def report_text(decision: PromotionDecision, recorded: Recorded, costs: Generati
 {"".join(f"- {line}" + chr(10) for line in links(recorded, "<{}>"))}"""
 
 
-def links(recorded: Recorded, form: str = "{}") -> list[str]:
+def links(recorded: RecordedGeneration, form: str = "{}") -> list[str]:
     """Addresses and next commands, one line each. `form`: how an address is written."""
     page, web = recorded.mlflow_url, servers(home_dir()).get("web")
     report = f"{web}/#/lineages/{recorded.lineage}/{recorded.generation}"

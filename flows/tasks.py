@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from flows.commands import Event, run_dvc_stage, run_zero
 from flows.engine import PRIORITIES, Engine, LostError, Run
-from flows.reports import Progress, Recorded
+from flows.reports import Progress, RecordedGeneration
 from flows.workers import code_resource, play_shard, train, training_part, was_killed
 from zero.config.params import Params
 from zero.data.quarantine import has_missing_shards
@@ -168,12 +168,12 @@ def run_stage(turn: Turn, stage: str, progress: Progress) -> None:
 
 
 @task(task_run_name="registry", cache_policy=NO_CACHE, retries=2, retry_delay_seconds=5)
-def registry(turn: Turn, progress: Progress) -> Recorded:
+def registry(turn: Turn, progress: Progress) -> RecordedGeneration:
     """Records the generation: ledger, commit, tag, push, MLflow. Each of its steps can be repeated."""
     arguments = ("advance", turn.lineage, "--generation", str(turn.number), "--json")
     with progress.running("registry"):
         lines = run_zero(turn.workspace, *arguments, listen=get_run_logger().info, env=turn.env)
-    return Recorded.model_validate(lines[-1])
+    return RecordedGeneration.model_validate(lines[-1])
 
 
 @task(task_run_name="evaluate", cache_policy=NO_CACHE)

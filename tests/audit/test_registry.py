@@ -12,7 +12,7 @@ from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import git, zero
 from tests.infra.servers import free_port
 from tests.tracking.server import Server
-from zero.audit import Audit, Check, Finding, Mark, audit
+from zero.audit import Audit, AuditCheck, Finding, Mark, audit
 from zero.record.lineages import ProjectRecord
 from zero.tracking.audit import read_catalogue
 from zero.tracking.pages import run_key
@@ -157,7 +157,7 @@ def audited(gone_on: Lineage, notebook: Path, tmp_path_factory: pytest.TempPathF
 
 def test_unchanged_server_agrees(audited: Audited) -> None:
     assert [finding.line() for finding in audited.unchanged.findings] == []
-    assert [row.marks[Check.REGISTRY] for row in audited.unchanged.rows] == [Mark.OK] * 7
+    assert [row.marks[AuditCheck.REGISTRY] for row in audited.unchanged.rows] == [Mark.OK] * 7
     assert f"no mismatches (MLflow {audited.unchanged.mlflow})" in audited.shown and "not checked" not in audited.shown
 
 
@@ -180,7 +180,7 @@ def test_lineage_that_was_not_tracked_is_not_a_mismatch(
     assert not found.has_mismatch and found.incomplete
     finding = named(list(found.findings), "registry", 1, "not tracked")
     assert finding.mark == Mark.MISSING and "zero track tiny" in finding.remedy
-    assert found.rows[0].marks[Check.REGISTRY] == Mark.OK
+    assert found.rows[0].marks[AuditCheck.REGISTRY] == Mark.OK
 
 
 def test_audit_of_a_clone_fetches_no_notes(record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,7 @@ def test_audit_of_a_clone_fetches_no_notes(record: Record, tmp_path: Path, monke
 def test_server_that_does_not_answer_is_not_a_mismatch(record: Record) -> None:
     found = record.audit(LINEAGE, f"http://127.0.0.1:{free_port()}")
     assert not found.has_mismatch and found.incomplete
-    assert {row.marks[Check.REGISTRY] for row in found.rows} == {Mark.MISSING}
+    assert {row.marks[AuditCheck.REGISTRY] for row in found.rows} == {Mark.MISSING}
     assert "does not answer" in named(list(found.findings), "registry", 2, "no answer").remedy
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from zero.audit.results import Compared, Reproduction, StageResult
+from zero.audit.results import ComparedOutput, Reproduction, StageResult
 
 
-def reproduction(*outs: Compared, lock_equal: bool | None = True) -> Reproduction:
+def reproduction(*outs: ComparedOutput, lock_equal: bool | None = True) -> Reproduction:
     return Reproduction(
         tag="go9/gen-0001",
         commit="0" * 40,
@@ -18,7 +18,7 @@ def reproduction(*outs: Compared, lock_equal: bool | None = True) -> Reproductio
     )
 
 
-SAME = Compared(path="data/games", then="1", now="1")
+SAME = ComparedOutput(path="data/games", then="1", now="1")
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ SAME = Compared(path="data/games", then="1", now="1")
         (reproduction(SAME), True),
         (reproduction(SAME, lock_equal=None), True),
         (reproduction(SAME, lock_equal=False), False),
-        (reproduction(SAME, Compared(path="data/match", then="1", now="2")), False),
-        (reproduction(Compared(path="metrics/gating.json", then="1", now="1", first="promoted")), False),
+        (reproduction(SAME, ComparedOutput(path="data/match", then="1", now="2")), False),
+        (reproduction(ComparedOutput(path="metrics/gating.json", then="1", now="1", first="promoted")), False),
     ],
 )
 def test_a_reproduction_is_equal_if_every_digest_and_the_lock_are(found: Reproduction, equal: bool) -> None:

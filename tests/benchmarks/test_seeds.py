@@ -15,9 +15,9 @@ from benchmarks.results import PROJECT_DIR
 from benchmarks.seed_report import (
     CURVE_FILE,
     RESULTS_FILE,
-    Experiment,
-    Generation,
     Seed,
+    SeedExperiment,
+    SeedGeneration,
     Strength,
     curve_of,
     level_of,
@@ -25,7 +25,7 @@ from benchmarks.seed_report import (
     write_report,
 )
 from benchmarks.seeds import (
-    Limits,
+    SeedLimits,
     SeedRun,
     new_experiment,
     numbers_of,
@@ -49,10 +49,10 @@ STRENGTH = Strength(
     probe_games=10,
     confirmation_games=20,
 )
-EXPERIMENT = Experiment(
+EXPERIMENT = SeedExperiment(
     name="smoke", commit="0" * 40, machine={}, params=parse_params(preset_text("smoke")), strength=STRENGTH
 )
-LIMITS = Limits(generations=6, hours=None, has_final_match=False)
+LIMITS = SeedLimits(generations=6, hours=None, has_final_match=False)
 TIMES = ("attempts", "cpu_hours", "machine", "params")
 WAIT_SECONDS = 600.0
 
@@ -100,7 +100,7 @@ class FakeProject:
 
 
 def generation(number, seconds=1800.0, promoted=True, verdict="unknown"):
-    return Generation(
+    return SeedGeneration(
         number=number,
         attempts=(seconds,),
         promoted=promoted,

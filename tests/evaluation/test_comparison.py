@@ -7,7 +7,7 @@ import pytest
 from tests.parameters import smoke_text
 from zero.config.params import parse_params
 from zero.errors import ParamsError
-from zero.evaluation.comparison import Compared, Comparison, Newest, _check_test_games, write_comparison
+from zero.evaluation.comparison import ComparedNetwork, Comparison, Newest, _check_test_games, write_comparison
 from zero.evaluation.held_out import Evaluation, Metrics
 from zero.evaluation.tournament import play_tournament
 from zero.record.generation import Generation
@@ -37,7 +37,7 @@ def test_comparisons_that_differ_only_in_their_games_have_two_folders(tmp_path: 
     for num_games in (2, 4, 4):
         played = play_tournament(tmp_path, ("random", "rollout:1"), num_games)
         networks = tuple(
-            Compared(
+            ComparedNetwork(
                 lineage=f"lineage-{number}",
                 generation=1,
                 network=network,

@@ -6,9 +6,9 @@ from tests.end_to_end.lineages import Lineage
 from zero.config.params import GoParams
 from zero.errors import LineageError, ParamsError
 from zero.evaluation.curves import (
+    ChampionPoint,
     Curve,
     Curves,
-    Point,
     _common_games,
     _common_scale,
     curves_png,
@@ -23,10 +23,12 @@ from zero.storage.files import read_manifest
 METRICS = Metrics(num_positions=10, policy_accuracy=0.4, cross_entropy=2.0, value_error=0.9, entropy=1.0)
 
 
-def point(generation: int, hours: float | None = None, elo: float | None = None, held_out: bool = True) -> Point:
+def point(
+    generation: int, hours: float | None = None, elo: float | None = None, held_out: bool = True
+) -> ChampionPoint:
     rating = None if elo is None else (elo, elo - 50, elo + 50)
     metrics = METRICS if held_out else None
-    return Point(generation=generation, games=None, hours=hours, rating=rating, held_out=metrics)
+    return ChampionPoint(generation=generation, games=None, hours=hours, rating=rating, held_out=metrics)
 
 
 def curves(*lineages: Curve) -> Curves:

@@ -16,8 +16,8 @@ from zero.evaluation import scheduling
 from zero.evaluation.ladder import (
     ANCHORS,
     Ladder,
+    LadderRow,
     Result,
-    Row,
     champion_player,
     disambiguate,
     key_of,
@@ -81,7 +81,7 @@ def write_match(
     return folder
 
 
-def row_of(ladder: Ladder, name: str) -> Row:
+def row_of(ladder: Ladder, name: str) -> LadderRow:
     (row,) = [row for row in ladder.rows if row.entry.name.startswith(name)]
     return row
 

@@ -1,6 +1,6 @@
 """Small values of the types that flows pass on."""
 
-from flows.reports import Recorded
+from flows.reports import RecordedGeneration
 from tests.made_generations import made_match, made_stage_costs
 from zero.config.params import Params, parse_params, preset_text
 from zero.record.costs import GenerationCosts
@@ -36,9 +36,9 @@ def decision(promoted: bool = True) -> PromotionDecision:
     )
 
 
-def recorded(mlflow_url: str | None) -> Recorded:
+def recorded(mlflow_url: str | None) -> RecordedGeneration:
     """What the registry says of it."""
-    return Recorded(
+    return RecordedGeneration(
         lineage="tiny", generation=3, tag="tiny/gen-0003", commit="d" * 40, promoted=True, mlflow_url=mlflow_url
     )
 

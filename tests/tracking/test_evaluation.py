@@ -11,7 +11,7 @@ from tests.tracking.server import Server, history
 from zero.config.params import preset_text
 from zero.errors import ServerError
 from zero.evaluation.held_out import Evaluation, GenerationEvaluation, Metrics, track_evaluation
-from zero.evaluation.ladder import CurvePoint, Entry, Ladder, Result, Row, Scale
+from zero.evaluation.ladder import CurvePoint, Entry, Ladder, LadderRow, Result, Scale
 from zero.evaluation.ladder_output import track_ladder, write_ladder
 from zero.evaluation.match import RESULT_FILE, run_match, track_matches
 from zero.storage.files import write_manifest
@@ -35,7 +35,7 @@ def made_ladder(elo: float, lineage: str = LINEAGE) -> Ladder:
     ]
     ratings = (0.0, elo)
     rows = [
-        Row(entry=entry, group=0, elo=rating, low=rating - 90 * k, high=rating + 90 * k, games=20, opponents=1)
+        LadderRow(entry=entry, group=0, elo=rating, low=rating - 90 * k, high=rating + 90 * k, games=20, opponents=1)
         for k, (entry, rating) in enumerate(zip(entries, ratings, strict=True))
     ]
     curve = [

@@ -11,7 +11,7 @@ from zero.network.health import Health
 from zero.record.costs import GenerationCosts
 from zero.record.generation import Generation
 from zero.storage.files import canonical_json, canonical_line, write_atomic
-from zero.tracking.pages import Point, check_metrics, cost_points, flatten, generation_page, training_curve
+from zero.tracking.pages import MetricPoint, check_metrics, cost_points, flatten, generation_page, training_curve
 
 
 def test_flat_parameters_are_complete():
@@ -56,8 +56,10 @@ def test_costs_are_metrics_in_total_and_by_stage(tmp_path):
     stages = {"selfplay": selfplay, "training": training}
     points = cost_points(generation_with(tmp_path, GenerationCosts(lineage="go9", generation=7, stages=stages)))
     assert {point.step for point in points} == {7}
-    assert Point("6-cost/seconds", 20.0, 7) in points and Point("6-cost/3-training/seconds", 10.0, 7) in points
-    assert Point("6-cost/evaluations", 2400.0, 7) in points
+    assert (
+        MetricPoint("6-cost/seconds", 20.0, 7) in points and MetricPoint("6-cost/3-training/seconds", 10.0, 7) in points
+    )
+    assert MetricPoint("6-cost/evaluations", 2400.0, 7) in points
 
 
 def test_without_a_note_there_are_no_costs(tmp_path):
@@ -97,4 +99,4 @@ def test_the_curve_shows_the_explained_variance_if_the_loss_of_the_constant_pred
     assert found.value == pytest.approx(0.2)
     assert found.step == 20
     write_atomic(tmp_path / "plots/training.csv", b"step,value_loss\n20,0.2\n")
-    assert training_curve(generation_with(tmp_path)) == (Point("value_loss", 0.2, 20),)
+    assert training_curve(generation_with(tmp_path)) == (MetricPoint("value_loss", 0.2, 20),)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.web.made_lineage import advance, make_lineage, make_project
 from zero.config.params import GoParams
-from zero.evaluation.ladder import CurvePoint, Entry, Ladder, Row, Scale
+from zero.evaluation.ladder import CurvePoint, Entry, Ladder, LadderRow, Scale
 from zero.evaluation.tournament import Standing, Tournament, write_tournament
 from zero.storage.files import canonical_json, write_atomic
 from zero.web.app import WebSettings, new_app
@@ -66,7 +66,7 @@ def write_ladder(home: Path, lineage: str) -> None:
         conditions="c",
         simulations=20,
         scales=(Scale(reference="first", elo=0.0, is_anchor=False, num_players=1),),
-        rows=(Row(entry=entry, group=0, elo=120.0, low=80.0, high=160.0, games=24.0, opponents=1),),
+        rows=(LadderRow(entry=entry, group=0, elo=120.0, low=80.0, high=160.0, games=24.0, opponents=1),),
         curve=(point,),
         results=(),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from zero.audit.attestation import check_attestation, check_signature
 from zero.audit.data import check_data, check_manifests
-from zero.audit.findings import Audit, Check, Finding, Mark, Mismatch, Row
+from zero.audit.findings import Audit, AuditCheck, AuditRow, Finding, Mark, Mismatch
 from zero.audit.match import check_match, check_parent
 from zero.audit.record import (
     check_branch,
@@ -26,16 +26,16 @@ from zero.audit.registry import check_registry
 from zero.errors import LineageError, ServerError
 from zero.progress import Progress
 from zero.record.generation import Generation
-from zero.record.history import History, known_lineages
+from zero.record.history import LineageHistory, known_lineages
 from zero.record.ledger import generation_tag
 from zero.record.lineages import ProjectRecord
 from zero.tracking.audit import read_catalogue
 
-__all__ = ["Audit", "Check", "Finding", "Mark", "audit"]
+__all__ = ["Audit", "AuditCheck", "Finding", "Mark", "audit"]
 
-Found = Iterator[tuple[str, Check, Mismatch]]
+Found = Iterator[tuple[str, AuditCheck, Mismatch]]
 """Tag of a generation, the check, and what it found."""
-OF_STAGES = (Check.MANIFESTS, Check.MATCH)
+OF_STAGES = (AuditCheck.MANIFESTS, AuditCheck.MATCH)
 """Checks that do not apply to a generation without stages."""
 
 
@@ -69,7 +69,7 @@ def audit(
             for finding in (Finding(tag=tag, check=check, **each._asdict()) for tag, check, each in found)
             if finding.tag in places
         }
-        order = sorted(findings.values(), key=lambda each: (places[each.tag], [*Check].index(each.check)))
+        order = sorted(findings.values(), key=lambda each: (places[each.tag], [*AuditCheck].index(each.check)))
         return Audit(
             rows=tuple(_row(each, order, bool(uri)) for each in chosen),
             findings=tuple(order),
@@ -98,31 +98,31 @@ def _of_generations(chosen: Sequence[Generation], own_key: bytes | None, progres
     progress(0, len(chosen))
     for done, generation in enumerate(chosen, start=1):
         for check, mismatches in (
-            (Check.TAG, check_tag(generation)),
-            (Check.LOCK, check_lock(generation)),
-            (Check.PARAMS, check_params(generation)),
-            (Check.CODE, check_code(generation)),
-            (Check.CONSTRAINTS, check_constraints(generation)),
-            (Check.ATTESTATION, check_signature(generation, own_key)),
-            (Check.ATTESTATION, check_attestation(generation)),
-            (Check.DATA, check_data(generation)),
-            (Check.MANIFESTS, check_manifests(generation)),
-            (Check.MATCH, check_match(generation)),
-            (Check.PARENT, check_parent(generation)),
+            (AuditCheck.TAG, check_tag(generation)),
+            (AuditCheck.LOCK, check_lock(generation)),
+            (AuditCheck.PARAMS, check_params(generation)),
+            (AuditCheck.CODE, check_code(generation)),
+            (AuditCheck.CONSTRAINTS, check_constraints(generation)),
+            (AuditCheck.ATTESTATION, check_signature(generation, own_key)),
+            (AuditCheck.ATTESTATION, check_attestation(generation)),
+            (AuditCheck.DATA, check_data(generation)),
+            (AuditCheck.MANIFESTS, check_manifests(generation)),
+            (AuditCheck.MATCH, check_match(generation)),
+            (AuditCheck.PARENT, check_parent(generation)),
         ):
             for mismatch in mismatches:
                 yield generation.tag, check, mismatch
         progress(done, len(chosen))
 
 
-def _of_history(history: History, generations: Sequence[Generation]) -> Found:
+def _of_history(history: LineageHistory, generations: Sequence[Generation]) -> Found:
     tags, newest = {each.tag for each in generations}, generations[-1].tag
     for number, mismatch in check_ledger(history):
         # a forged line can name a generation that does not exist
         tag = generation_tag(history.lineage, number)
-        yield tag if tag in tags else newest, Check.LEDGER, mismatch
+        yield tag if tag in tags else newest, AuditCheck.LEDGER, mismatch
     for mismatch in check_branch(history):
-        yield newest, Check.TAG, mismatch
+        yield newest, AuditCheck.TAG, mismatch
 
 
 def _of_registry(generations: list[Generation], lineage: str, uri: str) -> Found:
@@ -130,23 +130,25 @@ def _of_registry(generations: list[Generation], lineage: str, uri: str) -> Found
         catalogue = read_catalogue(lineage, uri)
     except ServerError as error:
         mismatch = Mismatch("MLflow", "server", "no answer", "an answer", str(error), Mark.MISSING)
-        yield from ((each.tag, Check.REGISTRY, mismatch) for each in generations)
+        yield from ((each.tag, AuditCheck.REGISTRY, mismatch) for each in generations)
         return
     for generation, mismatch in check_registry(generations, catalogue):
-        yield generation.tag, Check.REGISTRY, mismatch
+        yield generation.tag, AuditCheck.REGISTRY, mismatch
 
 
-def _row(generation: Generation, findings: list[Finding], has_server: bool) -> Row:
-    marks: dict[Check, Mark] = {}
+def _row(generation: Generation, findings: list[Finding], has_server: bool) -> AuditRow:
+    marks: dict[AuditCheck, Mark] = {}
     kind = generation.entry.kind if generation.entry else ""
-    for check in Check:
+    for check in AuditCheck:
         own = {finding.mark for finding in findings if (finding.tag, finding.check) == (generation.tag, check)}
         if own:
             marks[check] = Mark.MISMATCH if Mark.MISMATCH in own else Mark.MISSING
-        elif check == Check.REGISTRY and not has_server:
+        elif check == AuditCheck.REGISTRY and not has_server:
             marks[check] = Mark.NOT_CHECKED
-        elif (not kind and check not in (Check.TAG, Check.LEDGER)) or (kind != "decision" and check in OF_STAGES):
+        elif (not kind and check not in (AuditCheck.TAG, AuditCheck.LEDGER)) or (
+            kind != "decision" and check in OF_STAGES
+        ):
             marks[check] = Mark.NOT_APPLICABLE
         else:
             marks[check] = Mark.OK
-    return Row(tag=generation.tag, kind=kind, commit=generation.commit or "", marks=marks)
+    return AuditRow(tag=generation.tag, kind=kind, commit=generation.commit or "", marks=marks)

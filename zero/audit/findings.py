@@ -11,7 +11,7 @@ LONG_HEX = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
 """A digest, of which a line shows the first 12 digits."""
 
 
-class Check(StrEnum):
+class AuditCheck(StrEnum):
     """A check, in the order in which they are shown."""
 
     TAG = "tag"
@@ -57,7 +57,7 @@ class Finding(Manifest):
     """A mismatch, or a missing object, of one generation."""
 
     tag: str
-    check: Check
+    check: AuditCheck
     mark: Mark
     where: str
     what: str
@@ -71,7 +71,7 @@ class Finding(Manifest):
         return LONG_HEX.sub(r"\1", f"{self.tag} {self.check}: {self.where}: {self.what}: {compared}; {self.remedy}")
 
 
-class Row(Manifest):
+class AuditRow(Manifest):
     """One generation of the table."""
 
     tag: str
@@ -79,13 +79,13 @@ class Row(Manifest):
     """Kind of its ledger entry; empty without an entry."""
     commit: str
     """The commit that wrote the entry."""
-    marks: dict[Check, Mark]
+    marks: dict[AuditCheck, Mark]
 
 
 class Audit(Manifest):
     """Result of an audit."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[AuditRow, ...]
     findings: tuple[Finding, ...]
     mlflow: str
     """Address of the MLflow server that was checked; empty if none was."""

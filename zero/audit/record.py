@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from zero.audit.findings import Mark, Mismatch, differs, restored
 from zero.config.params import PARAMS_FILE, STAGE_SECTIONS, params_digest
 from zero.record.generation import Generation
-from zero.record.history import History, Line, Repository
+from zero.record.history import Line, LineageHistory, Repository
 from zero.record.ledger import FIRST_KINDS, FIRST_PREVIOUS
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import CONSTRAINTS_FILE, DVC_LOCK, LEDGER_FILE
@@ -47,12 +47,12 @@ def check_tag(generation: Generation) -> Iterator[Mismatch]:
         )
 
 
-def _is_behind(history: History, repository: Repository) -> bool:
+def _is_behind(history: LineageHistory, repository: Repository) -> bool:
     """True for a workspace that lags behind another one."""
     return repository is history.workspace and repository.head != history.head
 
 
-def _is_unpushed(history: History, commit: str) -> bool:
+def _is_unpushed(history: LineageHistory, commit: str) -> bool:
     """True if the project lacks a commit of the workspace, because recording it was interrupted."""
     if not history.agreed or history.project.head is None:
         return False
@@ -60,7 +60,7 @@ def _is_unpushed(history: History, commit: str) -> bool:
     return commit in git(history.reader.repository, "rev-list", "--first-parent", unpushed).split()
 
 
-def check_branch(history: History) -> Iterator[Mismatch]:
+def check_branch(history: LineageHistory) -> Iterator[Mismatch]:
     """Project and workspace share one history: the project's branch is the workspace's, or an ancestor of it."""
     branch = f"lineage/{history.lineage}"
     if history.lost:
@@ -76,7 +76,7 @@ def check_branch(history: History) -> Iterator[Mismatch]:
         )
 
 
-def check_ledger(history: History) -> Iterator[tuple[int, Mismatch]]:
+def check_ledger(history: LineageHistory) -> Iterator[tuple[int, Mismatch]]:
     """The newest ledger is a chain and holds every entry that was ever committed, unchanged.
 
     Yields:

@@ -9,7 +9,7 @@ from zero.errors import ZeroError
 from zero.record.generation import Generation
 from zero.tracking import pages
 from zero.tracking.audit import Catalogue, FoundRun, FoundVersion
-from zero.tracking.pages import Point
+from zero.tracking.pages import MetricPoint
 
 OWN_PREFIX = "zero."
 """Prefix of this program's tags. Others, such as notes by a person, are not compared."""
@@ -24,8 +24,8 @@ class Expected(NamedTuple):
 
     pages: tuple[pages.Page, ...]
     """Runs of the generation and its stages; empty for the first network."""
-    version: pages.Version | None
-    ladder: frozenset[Point]
+    version: pages.ModelVersion | None
+    ladder: frozenset[MetricPoint]
     """Its points; the total of games is its own, without those of earlier generations."""
 
 
@@ -171,7 +171,9 @@ def _own(page: pages.Page) -> dict[str, str]:
     return {name: value for name, value in (page.tags | page.key).items() if name.startswith(OWN_PREFIX)}
 
 
-def _points(where: str, found: frozenset[Point], wanted: frozenset[Point], remedy: str) -> Iterator[Mismatch]:
+def _points(
+    where: str, found: frozenset[MetricPoint], wanted: frozenset[MetricPoint], remedy: str
+) -> Iterator[Mismatch]:
     """One mismatch for each metric with other values."""
     for name in sorted({point.name for point in found ^ wanted}):
         has = sorted((point.step, point.value) for point in found - wanted if point.name == name)
@@ -184,7 +186,7 @@ def _steps(points: list[tuple[int, float]]) -> str:
     return (shown + ("" if len(points) <= 3 else f" and {len(points) - 3} more")) or "nothing else"
 
 
-def _check_version(expected: pages.Version, catalogue: Catalogue, remedy: str) -> Iterator[Mismatch]:
+def _check_version(expected: pages.ModelVersion, catalogue: Catalogue, remedy: str) -> Iterator[Mismatch]:
     where = f"MLflow, version of {expected.tags['git_tag']}"
     found = _versions_of(expected.generation, catalogue)
     if not found:

@@ -17,7 +17,7 @@ import yaml
 
 from zero.audit.attestation import check_attestation, check_signature
 from zero.audit.differences import file_difference, first_difference
-from zero.audit.findings import Check, Finding
+from zero.audit.findings import AuditCheck, Finding
 from zero.audit.match import check_parent
 from zero.audit.recompute import (
     check_stages,
@@ -33,7 +33,7 @@ from zero.audit.recompute import (
     stages_of,
 )
 from zero.audit.record import check_code, check_constraints, check_lock, check_tag
-from zero.audit.results import Compared, Reproduction, StageResult
+from zero.audit.results import ComparedOutput, Reproduction, StageResult
 from zero.config.params import PARAMS_FILE, load_params
 from zero.errors import LineageError, StorageError
 from zero.lineage.rollback import entry_at, restore_next_state, rewrite_window_manifest
@@ -54,12 +54,12 @@ from zero.storage.manifests import MANIFEST_FILE, GameSet, LedgerEntry
 from zero.storage.vcs import configure_dvc, dvc, git
 
 CHECKS = (
-    (Check.TAG, check_tag),
-    (Check.LOCK, check_lock),
-    (Check.CODE, check_code),
-    (Check.CONSTRAINTS, check_constraints),
-    (Check.ATTESTATION, check_signature),
-    (Check.ATTESTATION, check_attestation),
+    (AuditCheck.TAG, check_tag),
+    (AuditCheck.LOCK, check_lock),
+    (AuditCheck.CODE, check_code),
+    (AuditCheck.CONSTRAINTS, check_constraints),
+    (AuditCheck.ATTESTATION, check_signature),
+    (AuditCheck.ATTESTATION, check_attestation),
 )
 """Checks of an audit that must find nothing before anything is computed. The others read outputs."""
 FORGED = "the files are equal, but the record has another digest"
@@ -149,7 +149,7 @@ def _check_inputs(home: Path, clone: Path, tag: str, outs: Sequence[str], listen
         if missing := [o for o in outs if not (generation.is_here(o) and (clone / o / MANIFEST_FILE).exists())]:
             dvc(clone, "pull", "--quiet", *missing)
         # Champion, trainee and window are inputs of the stages. Without stages they are what is made again.
-        parent = ((Check.PARENT, check_parent),) if recorded_lock(clone) is not None else ()
+        parent = ((AuditCheck.PARENT, check_parent),) if recorded_lock(clone) is not None else ()
         for check, function in (*CHECKS, *parent):
             for mismatch in function(generation):
                 finding = Finding(tag=tag, check=check, **mismatch._asdict())
@@ -208,7 +208,7 @@ def _stages_again(home: Path, clone: Path, lock: str, tag: str, listen: Listener
                 if then.get(out) != now.get(out):
                     recorded = fetch_recorded(home, tag, out, Path(scratch) / "clone")
                     first = LOST if recorded is None else first_difference(recorded, clone / out) or FORGED
-                compared.append(Compared(path=out, then=then.get(out, ""), now=now.get(out, ""), first=first))
+                compared.append(ComparedOutput(path=out, then=then.get(out, ""), now=now.get(out, ""), first=first))
             result = StageResult(stage=stage, seconds=seconds, outs=tuple(compared))
             note_done(clone, result)
             listen(_progress_line(result))
@@ -225,7 +225,7 @@ def _shards_again(clone: Path, inputs: Inputs, stage: str, folder: str, num_shar
             name = f"{folder}/{shards[index].file.path}"
             shard = play_shard(clone, stage, index, Path(store))
             first = file_difference((clone / name).read_bytes(), shard.data, Path(name).suffix)
-            outs.append(Compared(path=name, then=inputs.digests[name], now=shard.sha256, first=first))
+            outs.append(ComparedOutput(path=name, then=inputs.digests[name], now=shard.sha256, first=first))
     return StageResult(stage=stage, seconds=time.monotonic() - started, outs=tuple(outs))
 
 
@@ -245,7 +245,7 @@ def _state_again(home: Path, clone: Path, entry: LedgerEntry, tag: str) -> Stage
             now = now.model_copy(update={"lineage": entry.lineage, "number": entry.generation})
         texts = canonical_json(current_generation(clone)), canonical_json(now)
         first, digests = file_difference(*texts, ".json"), [sha256_bytes(text) for text in texts]
-        outs.append(Compared(path=GENERATION_FILE, then=digests[0], now=digests[1], first=first))
+        outs.append(ComparedOutput(path=GENERATION_FILE, then=digests[0], now=digests[1], first=first))
     return StageResult(stage=entry.kind, seconds=time.monotonic() - started, outs=tuple(outs))
 
 
@@ -276,12 +276,12 @@ def _new_restored(home: Path, entry: LedgerEntry, folder: Path) -> Path:
     return folder
 
 
-def _compare_out(clone: Path, made: Path, out: str) -> Compared:
+def _compare_out(clone: Path, made: Path, out: str) -> ComparedOutput:
     """Compares a folder of the state by the MD5 in its `.dvc` file."""
     texts = ((folder / f"{out}.dvc").read_text() for folder in (clone, made))
     then, now = (yaml.safe_load(text)["outs"][0]["md5"] for text in texts)
     first = None if then == now else first_difference(clone / out, made / out)
-    return Compared(path=out, then=then, now=now, first=first)
+    return ComparedOutput(path=out, then=then, now=now, first=first)
 
 
 def _progress_line(result: StageResult) -> str:

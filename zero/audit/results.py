@@ -3,7 +3,7 @@
 from zero.storage.manifests import Manifest
 
 
-class Compared(Manifest):
+class ComparedOutput(Manifest):
     """One recomputed output."""
 
     path: str
@@ -25,7 +25,7 @@ class StageResult(Manifest):
 
     stage: str
     seconds: float
-    outs: tuple[Compared, ...]
+    outs: tuple[ComparedOutput, ...]
 
     @property
     def equal(self) -> bool:

@@ -53,7 +53,7 @@ UNKNOWN_END = -1
 """`end` of a game that was not replayed to its end."""
 
 
-class Games(NamedTuple):
+class GameArrays(NamedTuple):
     """`GameColumns` with fixed types, as the kernel needs it."""
 
     outcome: np.ndarray  # [G] int8
@@ -100,7 +100,7 @@ def adjudicate(rules: Rules, games: GameColumns) -> Adjudicated:
         violation=np.zeros(num_games, np.int8),
         violation_move=np.full(num_games, NO_MOVE, np.int32),
     )
-    plain = Games(
+    plain = GameArrays(
         outcome=np.array(games.outcome, np.int8),  # a fresh array: one type for the kernel, writable or not
         margin=np.array(games.margin, np.float32),
         end=np.array([codes.get(name, UNKNOWN_END) for name in games.end], np.int8),
@@ -138,7 +138,7 @@ def violation_text(rules: Rules, games: GameColumns, found: Adjudicated, index: 
 
 @kernel
 def adjudicate_games(
-    rules: Rules, position: Position, history: History, mask: np.ndarray, games: Games, found: Adjudicated
+    rules: Rules, position: Position, history: History, mask: np.ndarray, games: GameArrays, found: Adjudicated
 ) -> None:
     """Replays all games. Writes into `position`, `history`, `mask` ([A] bool) and `found`."""
     for game in range(games.outcome.shape[0]):
@@ -160,7 +160,13 @@ def adjudicate_games(
 
 @kernel
 def _replay(
-    rules: Rules, position: Position, history: History, mask: np.ndarray, games: Games, game: int, found: Adjudicated
+    rules: Rules,
+    position: Position,
+    history: History,
+    mask: np.ndarray,
+    games: GameArrays,
+    game: int,
+    found: Adjudicated,
 ) -> bool:
     """Replays a game; False if a move is a violation. Writes into `position`, `history`, `mask` and `found`."""
     reset(rules, position, history)
@@ -205,7 +211,7 @@ def _judge_end(rules: Rules, position: Position, game: int, resigned: bool, foun
 
 
 @kernel
-def _compare(rules: Rules, games: Games, game: int, moves: int, found: Adjudicated) -> None:
+def _compare(rules: Rules, games: GameArrays, game: int, moves: int, found: Adjudicated) -> None:
     """Compares the derived result with the recorded one. Writes into `found`."""
     first = games.ownership_offsets[game]
     num_owners = games.ownership_offsets[game + 1] - first

@@ -32,7 +32,7 @@ PANEL_WIDTH, HEIGHT, DPI = 3.4, 3.4, 120
 """Size of a panel in inches, and dots per inch."""
 
 
-class Compared(Manifest):
+class ComparedNetwork(Manifest):
     """The newest champion of a lineage."""
 
     lineage: str
@@ -50,7 +50,7 @@ class Compared(Manifest):
 class Comparison(Manifest):
     """Networks of several lineages, the strongest first."""
 
-    networks: tuple[Compared, ...]
+    networks: tuple[ComparedNetwork, ...]
     tournament: Tournament
 
 
@@ -184,11 +184,11 @@ def _check_test_games(newest: Mapping[str, Newest]) -> None:
         )
 
 
-def _compared(row: Standing, lineage: str, newest: Newest) -> Compared:
+def _compared(row: Standing, lineage: str, newest: Newest) -> ComparedNetwork:
     generation = newest.generation
     params, challenger = generation.read_params(), generation.challenger
     network = new_network(params.network, params.game, params.seed)
-    return Compared(
+    return ComparedNetwork(
         lineage=lineage,
         generation=generation.number,
         network=params.network,

@@ -45,7 +45,7 @@ Axis = Literal["hours", "games", "generations"]
 AXES: dict[Axis, str] = {"hours": "hours of generations", "games": "self-play games", "generations": "generation"}
 
 
-class Point(Manifest):
+class ChampionPoint(Manifest):
     """The champion after a generation."""
 
     generation: int
@@ -63,7 +63,7 @@ class Curve(Manifest):
     """The points of a lineage, oldest first."""
 
     lineage: str
-    points: tuple[Point, ...]
+    points: tuple[ChampionPoint, ...]
 
 
 class Curves(Manifest):
@@ -199,11 +199,11 @@ def curves_png(curves: Curves, over: Axis = "hours", spread: bool = False) -> by
 def _curve(record: ProjectRecord, ladder: Ladder, results: Sequence[GenerationEvaluation], games: str) -> Curve:
     rated: dict[int, CurvePoint] = {point.generation: point for point in ladder.curve}
     evaluated = {result.generation: result.find("champion", games) for result in results}
-    points: dict[int, Point] = {}
+    points: dict[int, ChampionPoint] = {}
     for generation, total, seconds in with_totals(record.ancestry(ladder.lineage)):
         rating = rated.get(generation.number)
         # The first generation of a branch has the number of its source, and replaces it.
-        points[generation.number] = Point(
+        points[generation.number] = ChampionPoint(
             generation=generation.number,
             games=total,
             hours=None if seconds is None else seconds / SECONDS_PER_HOUR,
@@ -249,19 +249,19 @@ def _common_scale(ladders: Iterable[Ladder]) -> str:
     return scales.get(first, "")
 
 
-def _position(point: Point, over: Axis) -> float | None:
+def _position(point: ChampionPoint, over: Axis) -> float | None:
     return {"hours": point.hours, "games": point.games, "generations": point.generation}[over]
 
 
-def _ratings(point: Point) -> tuple[float, float, float] | None:
+def _ratings(point: ChampionPoint) -> tuple[float, float, float] | None:
     return point.rating
 
 
-def _accuracies(point: Point) -> tuple[float, ...] | None:
+def _accuracies(point: ChampionPoint) -> tuple[float, ...] | None:
     return (100 * point.held_out.policy_accuracy,) if point.held_out else None
 
 
-def _errors(point: Point) -> tuple[float, ...] | None:
+def _errors(point: ChampionPoint) -> tuple[float, ...] | None:
     return (point.held_out.value_error,) if point.held_out else None
 
 

@@ -49,7 +49,7 @@ from zero.storage.files import canonical_json, sha256_bytes, sha256_file, write_
 from zero.storage.layout import GAMES_DIR
 from zero.storage.manifests import MANIFEST_FILE, GameSet, Manifest, Sha256
 from zero.tracking.backfill import track_summary
-from zero.tracking.pages import Point
+from zero.tracking.pages import MetricPoint
 
 AHEAD = (1, 5)
 """Distances, in generations, of the later games."""
@@ -412,7 +412,7 @@ def track_evaluation(uri: str, lineage: str, results: Sequence[GenerationEvaluat
     return track_summary(uri, lineage, STAGE, NOTE, points, {"evaluation.json": canonical_json(content)})
 
 
-def evaluation_points(result: GenerationEvaluation) -> list[Point]:
+def evaluation_points(result: GenerationEvaluation) -> list[MetricPoint]:
     """Metrics of one generation, such as `challenger/later-1/policy_accuracy`."""
     numbers: dict[str, float] = {}
     for network in NETWORKS:
@@ -420,7 +420,7 @@ def evaluation_points(result: GenerationEvaluation) -> list[Point]:
             if (metrics := result.find(network, games)) is not None:
                 values = metrics.model_dump(exclude={"num_positions"})
                 numbers |= {f"{network}/{games}/{name}": value for name, value in values.items()}
-    return [Point(name, float(value), result.generation) for name, value in numbers.items()]
+    return [MetricPoint(name, float(value), result.generation) for name, value in numbers.items()]
 
 
 def _write_evaluation(folder: Path, result: GenerationEvaluation) -> None:

@@ -93,7 +93,7 @@ class OnScale(Manifest):
         return "given" if self.low == self.high else f"{self.low:.0f} to {self.high:.0f}"
 
 
-class Row(OnScale):
+class LadderRow(OnScale):
     """An entry with its rating."""
 
     entry: Entry
@@ -137,7 +137,7 @@ class Ladder(Manifest):
     """Simulations per move of these players."""
     scales: tuple[Scale, ...]
     """One per group."""
-    rows: tuple[Row, ...]
+    rows: tuple[LadderRow, ...]
     curve: tuple[CurvePoint, ...]
     results: tuple[Result, ...]
 
@@ -168,7 +168,7 @@ def lineage_ladder(home: Path, lineage: str, simulations: int | None = None) -> 
     with ProjectRecord(home) as record:
         rated = rate_lineage(home, record.ancestry(lineage))
         rows = [
-            Row(
+            LadderRow(
                 entry=rated.entries[rating.player],
                 group=number,
                 elo=rating.elo,
@@ -397,9 +397,9 @@ def _scale(group: Group, rated: Rated) -> Scale:
     )
 
 
-def _rows_of_curve(rows: Sequence[Row], simulations: int | None) -> list[Row]:
+def _rows_of_curve(rows: Sequence[LadderRow], simulations: int | None) -> list[LadderRow]:
     """The rows of the group and the conditions with the most champions; of equals those with the newest champion."""
-    curves: dict[tuple[int, str], list[Row]] = defaultdict(list)
+    curves: dict[tuple[int, str], list[LadderRow]] = defaultdict(list)
     for row in rows:
         if row.entry.generation is not None and simulations in (None, row.entry.simulations):
             curves[row.group, row.entry.conditions].append(row)
@@ -411,7 +411,7 @@ def _rows_of_curve(rows: Sequence[Row], simulations: int | None) -> list[Row]:
     return curves[max(curves, key=order)] if curves else []
 
 
-def _curve(rows: Sequence[Row], generations: Sequence[Generation]) -> list[CurvePoint]:
+def _curve(rows: Sequence[LadderRow], generations: Sequence[Generation]) -> list[CurvePoint]:
     """A point per generation whose champion has one of the rows, with the compute spent so far."""
     # Of a champion with two precisions the rating with the narrower interval is used.
     row_of = {row.entry.generation: row for row in sorted(rows, key=lambda row: (row.low - row.high, row.entry.key))}

@@ -13,7 +13,7 @@ from zero.evaluation.ladder import Ladder
 from zero.evaluation.match import MATCHES_DIR, track_matches
 from zero.storage.files import canonical_json, write_atomic
 from zero.tracking.backfill import track_summary
-from zero.tracking.pages import Point
+from zero.tracking.pages import MetricPoint
 
 UNCERTAIN = 400
 """Half-width of an interval above which a rating is called uncertain: a score of ten to one."""
@@ -88,7 +88,7 @@ def track_ladder(home: Path, uri: str, ladder: Ladder) -> str:
     return track_summary(uri, ladder.lineage, STAGE, NOTE, ladder_points(ladder), {LADDER_FILE: canonical_json(ladder)})
 
 
-def ladder_points(ladder: Ladder) -> list[Point]:
+def ladder_points(ladder: Ladder) -> list[MetricPoint]:
     """The curve as metrics; step = generation."""
     points = []
     for point in ladder.curve:
@@ -97,5 +97,5 @@ def ladder_points(ladder: Ladder) -> list[Point]:
             numbers["total_games"] = point.games
         if point.seconds is not None:
             numbers["total_seconds"] = point.seconds
-        points += [Point(f"ladder/{name}", float(value), point.generation) for name, value in numbers.items()]
+        points += [MetricPoint(f"ladder/{name}", float(value), point.generation) for name, value in numbers.items()]
     return points

@@ -44,7 +44,7 @@ from zero.storage.files import (
 )
 from zero.storage.manifests import Colours, Manifest, MatchResult
 from zero.tracking import open_client
-from zero.tracking.pages import Page, Point
+from zero.tracking.pages import MetricPoint, Page
 
 SPEC_FILE, RESULT_FILE, SGF_FILE = "match.json", "result.json", "games.sgf"
 MATCH_GAMES_DIR = "games"
@@ -360,7 +360,7 @@ def _match_page(folder: Path) -> Page:
         key={"zero.match": spec.key(), "zero.result": sha256_file(folder / RESULT_FILE)},
         tags={},
         params=params,
-        points=[Point(name, value, 0) for name, value in _match_metrics(table).items()],
+        points=[MetricPoint(name, value, 0) for name, value in _match_metrics(table).items()],
         files={name: (folder / name).read_bytes() for name in (SPEC_FILE, RESULT_FILE, SGF_FILE)},
         data=None,
     )

@@ -76,7 +76,7 @@ class Tuning(Manifest):
     trials: tuple[Trial, ...]
 
 
-class CurvePoint(Manifest):
+class ResponsePoint(Manifest):
     """The score that is expected of a value."""
 
     value: float
@@ -91,11 +91,11 @@ class Response(Manifest):
 
     default: float
     """The value that the player has without a change."""
-    best: CurvePoint
+    best: ResponsePoint
     """The highest point of the curve."""
-    at_default: CurvePoint
+    at_default: ResponsePoint
     """The curve at the player's own value, where the true score is one half."""
-    curve: tuple[CurvePoint, ...]
+    curve: tuple[ResponsePoint, ...]
 
 
 class Range(NamedTuple):
@@ -339,10 +339,10 @@ def _fitted(tuning: Tuning, values: Range) -> Any:
         return process.fit(places, np.array([trial.score - 0.5 for trial in tuning.trials]))
 
 
-def _points(process: Any, values: Range, places: np.ndarray) -> list[CurvePoint]:
+def _points(process: Any, values: Range, places: np.ndarray) -> list[ResponsePoint]:
     means, deviations = process.predict(places[:, np.newaxis], return_std=True)
     return [
-        CurvePoint(
+        ResponsePoint(
             value=values.value(float(place)),
             score=0.5 + float(mean),
             low=0.5 + float(mean - NORMAL_95 * deviation),

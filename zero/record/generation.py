@@ -19,7 +19,7 @@ from zero.config.params import PARAMS_FILE, Params, overlap_of, parse_params
 from zero.errors import LineageError, ParamsError, StorageError
 from zero.network.health import Health, recorded_health
 from zero.record.costs import GenerationCosts, read_note
-from zero.record.history import History, Line
+from zero.record.history import Line, LineageHistory
 from zero.record.ledger import generation_tag, parse_ledger
 from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.record.objects import CommittedFiles, DataCache, Files, Out, WorkTreeFiles, read_bytes, source_digest
@@ -104,7 +104,7 @@ class Generation:
         *,
         previous: "Generation | None" = None,
         source: "Generation | None" = None,
-        history: History | None = None,
+        history: LineageHistory | None = None,
         offline: bool = False,
     ) -> None:
         """Stores what the ledger and git say of the generation; everything else is read on first use.
@@ -125,7 +125,7 @@ class Generation:
         self._history, self._offline = history, offline
 
     @property
-    def history(self) -> History:
+    def history(self) -> LineageHistory:
         """Its lineage in git."""
         assert self._history is not None, "a work tree has no history"
         return self._history

@@ -32,7 +32,7 @@ class Line(NamedTuple):
         return sha256_bytes(self.text)
 
 
-class Version(NamedTuple):
+class LedgerVersion(NamedTuple):
     """The ledger at one commit."""
 
     commit: str
@@ -49,7 +49,7 @@ class Repository(NamedTuple):
     """Commits by tag."""
 
 
-class History(NamedTuple):
+class LineageHistory(NamedTuple):
     """A lineage in git."""
 
     lineage: str
@@ -64,9 +64,9 @@ class History(NamedTuple):
     """True if the project's branch is an ancestor of `head`, or `head` itself."""
     commits: frozenset[str]
     """All commits up to `head`, along first parents."""
-    versions: tuple[Version, ...]
+    versions: tuple[LedgerVersion, ...]
     """Every version of the ledger from the lineage's first commit on, oldest first."""
-    tagged: tuple[Version, ...]
+    tagged: tuple[LedgerVersion, ...]
     """Ledgers at tags whose commits are not among `versions`."""
     draft: bytes | None
     """Content of the workspace's ledger file; None without a workspace, or if the project is ahead of it."""
@@ -107,7 +107,7 @@ def check_known_tag(home: Path, tag: str) -> None:
 
 
 @contextmanager
-def open_history(home: Path, lineage: str) -> Iterator[History]:
+def open_history(home: Path, lineage: str) -> Iterator[LineageHistory]:
     """History of a lineage, with a process that reads its objects.
 
     Raises:
@@ -132,7 +132,7 @@ def open_history(home: Path, lineage: str) -> Iterator[History]:
         reader = stack.enter_context(GitReader(source.folder, also=home))
         versions = _versions(reader, source, lineage)
         tagged = set(project.tags.values()) | set(workspace.tags.values() if workspace else ())
-        yield History(
+        yield LineageHistory(
             lineage=lineage,
             project=project,
             workspace=workspace,
@@ -160,14 +160,14 @@ def _entry(line: bytes) -> LedgerEntry | None:
         return None
 
 
-def _versions(reader: GitReader, source: Repository, lineage: str) -> tuple[Version, ...]:
+def _versions(reader: GitReader, source: Repository, lineage: str) -> tuple[LedgerVersion, ...]:
     """Every version of the ledger from this lineage's first one on.
 
     Older commits belong to the code that the lineage began with; of a branch, to its source's ledger.
     """
     assert source.head
     commits = git(source.folder, "rev-list", "--first-parent", source.head, "--", LEDGER_FILE).split()
-    versions: list[Version] = []
+    versions: list[LedgerVersion] = []
     for commit in commits:
         versions.insert(0, _version(reader, commit))
         lines = versions[0].lines
@@ -181,8 +181,8 @@ def _versions(reader: GitReader, source: Repository, lineage: str) -> tuple[Vers
     return tuple(versions)
 
 
-def _version(reader: GitReader, commit: str) -> Version:
-    return Version(commit, read_lines(reader.read(f"{commit}:{LEDGER_FILE}") or b""))
+def _version(reader: GitReader, commit: str) -> LedgerVersion:
+    return LedgerVersion(commit, read_lines(reader.read(f"{commit}:{LEDGER_FILE}") or b""))
 
 
 def _repository(folder: Path, lineage: str) -> Repository:

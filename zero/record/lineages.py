@@ -8,7 +8,7 @@ from types import TracebackType
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import LineageError
 from zero.record.generation import Generation
-from zero.record.history import History, Line, open_history
+from zero.record.history import Line, LineageHistory, open_history
 from zero.record.ledger import generation_tag, read_ledger
 from zero.record.objects import CommittedFiles, DataCache, GitReader
 from zero.storage.files import canonical_line
@@ -74,7 +74,7 @@ class ProjectRecord:
         source = chosen[0].source if first is not None and first.kind == "branch" else None
         return [*(self.ancestry(source.lineage, source.number) if source else ()), *chosen]
 
-    def _fill(self, history: History, made: list[Generation]) -> None:
+    def _fill(self, history: LineageHistory, made: list[Generation]) -> None:
         written = commits_of_lines(history)
         lines: dict[int, Line] = {}
         for line in history.lines:
@@ -134,7 +134,7 @@ def data_cache(home: Path) -> DataCache:
     return DataCache(home / STATE_FOLDER / "dvc-cache")
 
 
-def commits_of_lines(history: History) -> dict[int, str]:
+def commits_of_lines(history: LineageHistory) -> dict[int, str]:
     """The commit that wrote each generation's entry: the first one whose ledger ends with it."""
     written: dict[int, str] = {}
     for version in history.versions:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from zero.storage.files import sha256_file
 from zero.tracking import open_client
-from zero.tracking.pages import Point
+from zero.tracking.pages import MetricPoint
 
 RUNS_A_CALL = 100
 """Maximum number of runs in one request for the history of a metric; the server's limit."""
@@ -26,7 +26,7 @@ class FoundRun(NamedTuple):
     deleted: bool
     tags: dict[str, str]
     params: dict[str, str]
-    points: frozenset[Point]
+    points: frozenset[MetricPoint]
 
 
 class FoundVersion(NamedTuple):
@@ -87,7 +87,7 @@ def _runs(server: Any, uri: str, experiment_id: str) -> tuple[FoundRun, ...]:
     for run in found:
         for name in run.data.metrics:
             wanted.setdefault(name, []).append(run.info.run_id)
-    points: dict[str, set[Point]] = {run.info.run_id: set() for run in found}
+    points: dict[str, set[MetricPoint]] = {run.info.run_id: set() for run in found}
     for name, run_ids in wanted.items():
         for run_id, point in _histories(uri, server, name, run_ids):
             points[run_id].add(point)
@@ -104,7 +104,7 @@ def _runs(server: Any, uri: str, experiment_id: str) -> tuple[FoundRun, ...]:
     )
 
 
-def _histories(uri: str, server: Any, name: str, run_ids: list[str]) -> Iterator[tuple[str, Point]]:
+def _histories(uri: str, server: Any, name: str, run_ids: list[str]) -> Iterator[tuple[str, MetricPoint]]:
     """All values of a metric in these runs. Halves a request that exceeds a limit of the server."""
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
@@ -116,11 +116,11 @@ def _histories(uri: str, server: Any, name: str, run_ids: list[str]) -> Iterator
         # A response of this length may have been cut off by the server.
         if len(metrics) < HISTORY_LIMIT:
             for each in metrics:
-                yield each["run_id"], Point(name, float(each["value"]), int(each["step"]))
+                yield each["run_id"], MetricPoint(name, float(each["value"]), int(each["step"]))
             return
     if len(run_ids) == 1:
         for metric in server.get_metric_history(run_ids[0], name):
-            yield run_ids[0], Point(name, float(metric.value), int(metric.step))
+            yield run_ids[0], MetricPoint(name, float(metric.value), int(metric.step))
         return
     half = len(run_ids) // 2
     yield from _histories(uri, server, name, run_ids[:half])

@@ -16,7 +16,7 @@ from zero.record.lineages import ProjectRecord
 from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR
 from zero.storage.vcs import configure_dvc, dvc, git
 from zero.tracking import open_client, pages
-from zero.tracking.pages import Page, Point
+from zero.tracking.pages import MetricPoint, Page
 
 if TYPE_CHECKING:
     from zero.tracking.client import Experiment
@@ -111,7 +111,7 @@ def track_generation(generation: Generation, uri: str, files: Mapping[str, bytes
 
 
 def track_summary(
-    uri: str, lineage: str, stage: str, note: str, points: Sequence[Point], files: Mapping[str, bytes]
+    uri: str, lineage: str, stage: str, note: str, points: Sequence[MetricPoint], files: Mapping[str, bytes]
 ) -> str:
     """Writes a run over all generations in place of the older one; returns its address.
 

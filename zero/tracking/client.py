@@ -25,7 +25,7 @@ from mlflow.types import Schema, TensorSpec
 from zero.errors import LineageError, ServerError, StorageError
 from zero.storage.files import checked_path, link_or_copy, write_atomic
 from zero.tracking.cards import EXPERIMENT_ID, RUN_ID
-from zero.tracking.pages import NOTE_TAG, Page, Point, TrainingData, Version
+from zero.tracking.pages import NOTE_TAG, MetricPoint, ModelVersion, Page, TrainingData
 from zero.tracking.views import VIEW_TAG, saved_view
 
 MATCHES = "matches of players"
@@ -82,7 +82,7 @@ class Experiment:
                 self._client.log_artifact(run_id, f"{scratch}/{name}", str(Path(name).parent).lstrip(".") or None)
         self.finish(run)
 
-    def log_points(self, run: Any, points: list[Point], timestamp: int) -> None:
+    def log_points(self, run: Any, points: list[MetricPoint], timestamp: int) -> None:
         """Adds metrics to a run."""
         # One time for all points, that of the run, so that runs that are written again are equal.
         metrics = [Metric(point.name, point.value, timestamp, point.step) for point in points]
@@ -128,7 +128,7 @@ class Experiment:
         with unless("RESOURCE_ALREADY_EXISTS"):
             self._client.create_registered_model(self.model, tags={"zero.lineage": self.name}, description=note)
 
-    def register(self, version: Version, run_id: str | None) -> int:
+    def register(self, version: ModelVersion, run_id: str | None) -> int:
         """The number of the model version of a network, which is registered unless it exists.
 
         Args:
@@ -174,7 +174,7 @@ class Experiment:
             if "git_tag" in model.tags:
                 self._client.delete_logged_model(model.model_id)
 
-    def _register_new(self, version: Version, run_id: str | None) -> Any:
+    def _register_new(self, version: ModelVersion, run_id: str | None) -> Any:
         # A logged model without a version is left from an interrupted call: it is deleted and uploaded again.
         self._delete_logged_models(f"tags.generation = '{version.generation}'")
         model = self._client.create_logged_model(
@@ -314,7 +314,7 @@ def _dataset_input(data: TrainingData) -> Any:
     return DatasetInput(dataset, tags=[InputTag("mlflow.data.context", "training")])
 
 
-def _checked_weights(version: Version, folder: Path) -> Path:
+def _checked_weights(version: ModelVersion, folder: Path) -> Path:
     """The version's weight file under its own name in `folder`: in DVC's cache a file is named by its digest."""
     if version.weights_path is None:
         raise StorageError(f"the weights of {version.tags['git_tag']} are not on this machine; fetch them: `dvc pull`")
@@ -322,7 +322,7 @@ def _checked_weights(version: Version, folder: Path) -> Path:
     return checked_path(version.weights, folder)
 
 
-def _save_player(path: Path, weights: Path, version: Version, model: Any) -> None:
+def _save_player(path: Path, weights: Path, version: ModelVersion, model: Any) -> None:
     """Writes the model folder: code, weights, signature, requirements, configuration."""
     planes = TensorSpec(np.dtype(np.float32), (-1, *version.input_shape))
     prior = TensorSpec(np.dtype(np.float32), (-1, version.num_actions), "prior")

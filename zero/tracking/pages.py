@@ -75,7 +75,7 @@ COST_GROUP, SYSTEM_GROUP = "6-cost", "system"
 COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations")
 
 
-class Point(NamedTuple):
+class MetricPoint(NamedTuple):
     """One value of a curve."""
 
     name: str
@@ -99,13 +99,13 @@ class Page(NamedTuple):
     key: dict[str, str]
     tags: dict[str, str]
     params: dict[str, str]
-    points: list[Point]
+    points: list[MetricPoint]
     files: dict[str, bytes]  # content by path
     data: TrainingData | None
     seconds: float = 0.0  # wall-clock seconds of its work, 0.0 if unknown
 
 
-class Version(NamedTuple):
+class ModelVersion(NamedTuple):
     """A network in the catalogue."""
 
     generation: int
@@ -143,7 +143,7 @@ def generation_page(generation: Generation) -> Page:
     }
     if entry.source is not None:
         tags |= {"zero.source": entry.source.tag, "zero.source_commit": entry.source.commit}
-    points: list[Point] = []
+    points: list[MetricPoint] = []
     files, pictures = ["params.yaml"], {}
     data = None
     if decision is not None:
@@ -155,7 +155,7 @@ def generation_page(generation: Generation) -> Page:
         tags |= {"zero.window": attestation.byproducts[WINDOW_MANIFEST].sha256}
         for stage, found in _stage_points(generation).items():
             shown = [point for point in found if point.name in PARENT_METRICS[stage]]
-            points += [Point(f"{GROUPS[stage]}/{point.name}", point.value, point.step) for point in shown]
+            points += [MetricPoint(f"{GROUPS[stage]}/{point.name}", point.value, point.step) for point in shown]
         points += _at(generation.number, dict(check_metrics(generation)))
         points += cost_points(generation)
         points.sort(key=lambda point: point.name.rpartition("/")[0])  # MLflow's table keeps the order
@@ -175,7 +175,7 @@ def generation_page(generation: Generation) -> Page:
     )
 
 
-def cost_points(generation: Generation) -> list[Point]:
+def cost_points(generation: Generation) -> list[MetricPoint]:
     """Costs of the generation, in total and by stage; empty if they are not noted."""
     if generation.costs is None:
         return []
@@ -235,7 +235,7 @@ def ladder_page(lineage: str) -> Page:
     return Page("ladder", key, {NOTE_TAG: note}, {}, [], {}, None)
 
 
-def ladder_points(generation: Generation, earlier_games: float) -> list[Point]:
+def ladder_points(generation: Generation, earlier_games: float) -> list[MetricPoint]:
     """The points of a generation in the run of the ladder. `earlier_games`: self-play games before it."""
     entry = generation.read_entry()
     numbers: dict[str, float] = {"champion_generation": entry.champion_generation}
@@ -245,10 +245,10 @@ def ladder_points(generation: Generation, earlier_games: float) -> list[Point]:
         numbers |= {"loss": training_numbers(generation)["loss"]}
         numbers |= {name: selfplay[name] for name in ("mean_length", "num_games")}
         numbers["total_games"] = earlier_games + selfplay["num_games"]
-    return [Point(f"ladder/{point.name}", point.value, point.step) for point in _at(generation.number, numbers)]
+    return [MetricPoint(f"ladder/{point.name}", point.value, point.step) for point in _at(generation.number, numbers)]
 
 
-def challenger_version(generation: Generation) -> Version:
+def challenger_version(generation: Generation) -> ModelVersion:
     """The network of this generation; for generation 0 the initial random network.
 
     Raises:
@@ -261,7 +261,7 @@ def challenger_version(generation: Generation) -> Version:
     return _version(generation, entry, weights, CHALLENGER_DIR, entry.decision.challenger)
 
 
-def champion_version(generation: Generation) -> Version:
+def champion_version(generation: Generation) -> ModelVersion:
     """The champion at the start of the generation.
 
     Raises:
@@ -291,7 +291,7 @@ def check_metrics(generation: Generation) -> Iterator[tuple[str, float]]:
                 yield f"{GROUPS[stage]}/{name}", value
 
 
-def training_curve(generation: Generation) -> tuple[Point, ...]:
+def training_curve(generation: Generation) -> tuple[MetricPoint, ...]:
     """The finite values of `plots/training.csv`, and the explained variance if the constant predictor's loss is known.
 
     Raises:
@@ -303,7 +303,7 @@ def training_curve(generation: Generation) -> tuple[Point, ...]:
         for row in rows:
             if row.get("constant_value_loss", 0.0) > 0.0:
                 row["explained_variance"] = 1.0 - row["value_loss"] / row["constant_value_loss"]
-        points = [Point(n, value, int(row["step"])) for row in rows for n, value in row.items() if n != "step"]
+        points = [MetricPoint(n, value, int(row["step"])) for row in rows for n, value in row.items() if n != "step"]
     except (ValueError, KeyError, TypeError):
         raise _damaged(generation, TRAINING_CURVE) from None
     return tuple(point for point in points if math.isfinite(point.value))
@@ -430,7 +430,7 @@ def _common_tags(generation: Generation) -> dict[str, str]:
     return tags
 
 
-def _stage_points(generation: Generation) -> dict[str, list[Point]]:
+def _stage_points(generation: Generation) -> dict[str, list[MetricPoint]]:
     """Metrics of each stage, in the order of the stages."""
     decision = generation.read_entry().decision
     assert decision is not None, "generation 0 has no stages"
@@ -450,11 +450,11 @@ def _short(tag: str) -> str:
     return tag.rpartition("/")[2]
 
 
-def _at(step: int, numbers: Mapping[str, float]) -> list[Point]:
-    return [Point(name, float(value), step) for name, value in numbers.items()]
+def _at(step: int, numbers: Mapping[str, float]) -> list[MetricPoint]:
+    return [MetricPoint(name, float(value), step) for name, value in numbers.items()]
 
 
-def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folder: str, expected: str) -> Version:
+def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folder: str, expected: str) -> ModelVersion:
     if weights.sha256 != expected:
         raise StorageError(
             f"{folder} of {generation.tag} has network {weights.sha256[:12]}, but the ledger has {expected[:12]}; "
@@ -468,7 +468,7 @@ def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folde
         tags["score"] = f"{entry.decision.match.score:.4f}"
     # A registered player must run on any machine and with any batch size, so its default is PyTorch on the CPU.
     profile = params.profile.model_copy(update={"device": "cpu", "backend": "torch"})
-    return Version(
+    return ModelVersion(
         generation=entry.generation,
         alias=_short(tag),
         tags=tags | {"sha256": weights.sha256},

@@ -18,7 +18,7 @@ from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 
-class Player(PythonModel):  # type: ignore[misc]  # MLflow is not typed
+class ServedNetwork(PythonModel):  # type: ignore[misc]  # MLflow is not typed
     """Priors and values of one network."""
 
     def load_context(self, context: PythonModelContext) -> None:
@@ -46,4 +46,4 @@ class Player(PythonModel):  # type: ignore[misc]  # MLflow is not typed
         return {"prior": priors, "value": values}
 
 
-set_model(Player())
+set_model(ServedNetwork())

@@ -160,7 +160,7 @@ class GameRow(NamedTuple):
     """Commit of the generation; of a match the same as `shard`."""
 
 
-class Lineage(NamedTuple):
+class IndexedLineage(NamedTuple):
     """The indexed games of a lineage."""
 
     lineage: str
@@ -250,13 +250,13 @@ class GameIndex:
         before, after = self._use(lambda database: database.execute(query, row[:4]).fetchone())
         return before, after
 
-    def lineages(self) -> list[Lineage]:
+    def lineages(self) -> list[IndexedLineage]:
         """The lineages with games, by name."""
         query = (
             "SELECT lineage, min(generation), max(generation), sum(num_games) FROM generations WHERE num_games > 0"
             " AND lineage < ? GROUP BY lineage ORDER BY lineage"
         )
-        return self._use(lambda database: [Lineage(*each) for each in database.execute(query, (MATCH_PREFIX,))])
+        return self._use(lambda database: [IndexedLineage(*each) for each in database.execute(query, (MATCH_PREFIX,))])
 
     def matches(self) -> list[Match]:
         """The matches, by the names of their players."""

@@ -6,7 +6,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from zero.config.settings import STATE_FOLDER
-from zero.evaluation.ladder import CurvePoint, Ladder, Row, Scale
+from zero.evaluation.ladder import CurvePoint, Ladder, LadderRow, Scale
 from zero.evaluation.tournament import TOURNAMENT_FILE, TOURNAMENTS_DIR, Tournament
 from zero.storage.manifests import Manifest
 
@@ -21,7 +21,7 @@ class Ratings(Manifest):
     simulations: int | None
     """Simulations per move of the players of the curve."""
     scales: tuple[Scale, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[LadderRow, ...]
     curve: tuple[CurvePoint, ...]
 
 

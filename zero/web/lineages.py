@@ -75,7 +75,7 @@ class Branch(Manifest):
     source: str
 
 
-class Lineage(Manifest):
+class LineageGraph(Manifest):
     """The graph of a lineage."""
 
     lineage: str
@@ -116,7 +116,7 @@ def routes(home: Path) -> list[Route]:
     ]
 
 
-def lineage_graph(home: Path, lineage: str) -> Lineage:
+def lineage_graph(home: Path, lineage: str) -> LineageGraph:
     """The graph of a lineage.
 
     Raises:
@@ -125,7 +125,7 @@ def lineage_graph(home: Path, lineage: str) -> Lineage:
     """
     with open_generations(home, lineage) as generations:
         last = generations[-1]
-        return Lineage(
+        return LineageGraph(
             lineage=lineage,
             head=line_digest(last.read_entry()),
             game=last.params.game.name if last.params else None,

@@ -63,7 +63,7 @@ def player_title(spec: PlayerSpec) -> str:
     return "Random moves" if spec.kind == "random" else spec.text
 
 
-class Player(BaseModel):
+class OfferedPlayer(BaseModel):
     """A player that the form for a new game offers."""
 
     spec: str
@@ -83,7 +83,7 @@ class PlayableBoard(BaseModel):
     title: str
     game: dict[str, str | int | float | bool]
     """The section `game` of the parameters, with the komi of the first player."""
-    players: list[Player] = []
+    players: list[OfferedPlayer] = []
 
 
 class Offer(BaseModel):
@@ -105,7 +105,7 @@ def offer(home: Path) -> Offer:
 
     def add(game: GameParams, spec: str, title: str, group: str) -> None:
         komi = game.komi if isinstance(game, GoParams) else None
-        board_of(game).players.append(Player(spec=spec, title=title, group=group, komi=komi, has_network=True))
+        board_of(game).players.append(OfferedPlayer(spec=spec, title=title, group=group, komi=komi, has_network=True))
 
     for lineage in lineages(home):
         workspace = find_workspace(home, lineage)
@@ -130,12 +130,12 @@ def offer(home: Path) -> Offer:
     return Offer(boards=list(boards.values()), errors=errors)
 
 
-def _programs(game: str) -> list[Player]:
+def _programs(game: str) -> list[OfferedPlayer]:
     """Players without a network."""
     specs = [f"rollout:{ROLLOUTS}", "random"]
     if game == "go" and program_path("gnugo"):
         specs = [*(f"gnugo:{level}" for level in GNUGO_LEVELS), *specs]
-    return [Player(spec=spec, title=player_title(parse_player(spec)), group="Other players") for spec in specs]
+    return [OfferedPlayer(spec=spec, title=player_title(parse_player(spec)), group="Other players") for spec in specs]
 
 
 def routes(home: Path) -> list[Route]:

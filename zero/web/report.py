@@ -81,7 +81,7 @@ Kind = Literal["start", "decision", "rollback", "branch"]
 Outcome = Literal["B", "W", "D"]
 
 
-class Board(Manifest):
+class BoardShape(Manifest):
     """The board of the lineage's game."""
 
     game: str
@@ -89,7 +89,7 @@ class Board(Manifest):
     columns: int
 
 
-class Games(Manifest):
+class ReportGames(Manifest):
     """Statistics of the games of self-play, or of the match."""
 
     num_games: int
@@ -101,7 +101,7 @@ class Games(Manifest):
     """Number of games by number of moves; None if the shards are not on this machine."""
 
 
-class Opening(Manifest):
+class FrequentOpening(Manifest):
     """The first moves of some games, up to the symmetries of the board."""
 
     moves: tuple[tuple[int, int], ...]
@@ -111,7 +111,7 @@ class Opening(Manifest):
     """Share of the games that have at least this number of moves."""
 
 
-class Check(Manifest):
+class HealthCheck(Manifest):
     """A health check: the mean over the last quarter of the curve, and the limit that separates passed from failed."""
 
     name: str
@@ -185,7 +185,7 @@ class GenerationReport(Manifest):
     """Generation that a rollback or a branch restores."""
     recorded_ms: int | None
     """Time of the commit, milliseconds since 1970."""
-    board: Board | None
+    board: BoardShape | None
     decision: PromotionDecision | None
     champion_generation: int
     opponent_generation: int | None
@@ -196,11 +196,11 @@ class GenerationReport(Manifest):
     """The generation before; None for the first one of the ledger."""
     next_generation: int | None
     health: Health | None
-    checks: tuple[Check, ...]
+    checks: tuple[HealthCheck, ...]
     resignation: Resignation | None
-    selfplay: Games | None
-    match: Games | None
-    openings: tuple[Opening, ...] | None
+    selfplay: ReportGames | None
+    match: ReportGames | None
+    openings: tuple[FrequentOpening, ...] | None
     """The most frequent openings of self-play; None if the shards are not on this machine."""
     costs: GenerationCosts | None
     provenance: Provenance
@@ -238,7 +238,7 @@ def generation_report(home: Path, generations: Sequence[Generation], number: int
         kind=entry.kind,
         source=entry.source.tag if entry.source else None,
         recorded_ms=generation.recorded_ms,
-        board=Board(game=params.game.name, rows=rules.rows, columns=rules.columns) if params and rules else None,
+        board=BoardShape(game=params.game.name, rows=rules.rows, columns=rules.columns) if params and rules else None,
         decision=entry.decision,
         champion_generation=entry.champion_generation,
         opponent_generation=previous.read_entry().champion_generation if previous and entry.decision else None,
@@ -369,7 +369,7 @@ def _curve(generation: Generation) -> dict[str, tuple[float | None, ...]] | None
     return {name: tuple(row[name] for row in rows) for name in rows[0]} if rows else None
 
 
-def _checks(numbers: Numbers) -> Iterator[Check]:
+def _checks(numbers: Numbers) -> Iterator[HealthCheck]:
     """The health checks with one limit each, as `zero.network.health` computes them."""
     curve = numbers.curve or {}
 
@@ -381,9 +381,9 @@ def _checks(numbers: Numbers) -> Iterator[Check]:
     loss, constant = last("value_loss"), last("constant_value_loss")
     if loss is not None and constant:
         explained = 1 - loss / constant
-        yield Check(name="explained variance of the value", value=explained, limit=0.0, passed=explained > 0.0)
+        yield HealthCheck(name="explained variance of the value", value=explained, limit=0.0, passed=explained > 0.0)
     if (value := last("saturated_values")) is not None:
-        yield Check(name="saturated values", value=value, limit=SATURATED_SHARE, passed=value < SATURATED_SHARE)
+        yield HealthCheck(name="saturated values", value=value, limit=SATURATED_SHARE, passed=value < SATURATED_SHARE)
     for name, column, limit in (
         ("standard deviation of the values", "value_deviation", CONSTANT_DEVIATION),
         ("entropy of the policy, nats", "policy_entropy", COLLAPSED_ENTROPY),
@@ -391,7 +391,7 @@ def _checks(numbers: Numbers) -> Iterator[Check]:
         ("gradient norm of the value head", "value_gradient_norm", VANISHED_GRADIENT),
     ):
         if (value := last(column)) is not None:
-            yield Check(name=name, value=value, limit=limit, passed=value >= limit)
+            yield HealthCheck(name=name, value=value, limit=limit, passed=value >= limit)
 
 
 def _games_here(generation: Generation, folder: str, games: GameSet | None) -> GameColumns | None:
@@ -406,20 +406,20 @@ def _games_here(generation: Generation, folder: str, games: GameSet | None) -> G
     return concatenate(read_records(data, f"{folder}/{name} of {generation.tag}") for data, name in shards if data)
 
 
-def _selfplay(generation: Generation, played: GameColumns | None) -> Games | None:
+def _selfplay(generation: Generation, played: GameColumns | None) -> ReportGames | None:
     metrics = generation.selfplay_metrics
     if metrics is None:
         return None
     results: dict[Outcome, int] = {"B": metrics.black_wins, "W": metrics.white_wins, "D": metrics.draws}
-    return Games(num_games=metrics.num_games, ended=metrics.ended, results=results, lengths=_lengths(played))
+    return ReportGames(num_games=metrics.num_games, ended=metrics.ended, results=results, lengths=_lengths(played))
 
 
-def _match(decision: PromotionDecision, played: GameColumns | None) -> Games:
+def _match(decision: PromotionDecision, played: GameColumns | None) -> ReportGames:
     """The games of the match; how they ended is only in the shards."""
     match = decision.match
     black = match.as_black.wins + match.as_white.losses
     white = match.as_black.losses + match.as_white.wins
-    return Games(
+    return ReportGames(
         num_games=match.num_games,
         ended=dict(Counter(played.end)) if played else None,
         results={"B": black, "W": white, "D": match.draws},
@@ -434,10 +434,10 @@ def _lengths(games: GameColumns | None) -> dict[int, int] | None:
     return dict(zip(lengths.tolist(), counts.tolist(), strict=True))
 
 
-def _openings(rules: Rules, games: GameColumns) -> tuple[Opening, ...]:
+def _openings(rules: Rules, games: GameColumns) -> tuple[FrequentOpening, ...]:
     table = Counter(opening_moves(rules, games, OPENING_MOVES))
     found = most_frequent(rules, "opening", [table], [0], OPENINGS)
-    return tuple(Opening(moves=each.moves, names=each.names, share=each.shares[0]) for each in found)
+    return tuple(FrequentOpening(moves=each.moves, names=each.names, share=each.shares[0]) for each in found)
 
 
 def _provenance(generation: Generation, entry: LedgerEntry) -> Provenance:

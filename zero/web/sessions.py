@@ -72,7 +72,7 @@ class NewGame(Body):
     """A file with the moves so far."""
 
 
-class Move(Body):
+class MoveBody(Body):
     """A move of a person."""
 
     action: int
@@ -273,7 +273,7 @@ def routes(sessions: Sessions) -> list[Route]:
         Route("/api/sessions/{name}/positions/{moves:int}", position),
         Route("/api/sessions/{name}/events", events),
         Route("/api/sessions/{name}/sgf", saved),
-        command("play", Move, lambda game, move: game.play(move.action, move.moves)),
+        command("play", MoveBody, lambda game, move: game.play(move.action, move.moves)),
         command("analyse", NewAnalysis, analyse),
         command("seat", NewPlayer, seat),
         command("load", SgfText, lambda game, body: game.load(body.sgf)),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zero.data.dataset.result import GameResult, Rating, parse_rating, parse_result
+from zero.data.dataset.result import DeclaredRating, GameResult, parse_rating, parse_result
 from zero.data.sgf import parse_komi
 
 
@@ -38,15 +38,15 @@ def test_a_text_that_is_not_a_result_gives_none(text):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("5d", Rating(True, 5.0)),
-        ("1k", Rating(True, 0.0)),
-        ("12k?", Rating(True, -11.0)),
-        ("7.3k", Rating(True, -6.3)),
-        ("2 dan", Rating(True, 2.0)),
-        ("1p", Rating(True, 10.0)),
-        ("9段", Rating(True, 9.0)),
-        ("1850", Rating(False, 1850.0)),
-        ("2311?", Rating(False, 2311.0)),
+        ("5d", DeclaredRating(True, 5.0)),
+        ("1k", DeclaredRating(True, 0.0)),
+        ("12k?", DeclaredRating(True, -11.0)),
+        ("7.3k", DeclaredRating(True, -6.3)),
+        ("2 dan", DeclaredRating(True, 2.0)),
+        ("1p", DeclaredRating(True, 10.0)),
+        ("9段", DeclaredRating(True, 9.0)),
+        ("1850", DeclaredRating(False, 1850.0)),
+        ("2311?", DeclaredRating(False, 2311.0)),
         ("?", None),
         ("-", None),
         ("", None),

@@ -38,7 +38,7 @@ class GameResult(NamedTuple):
     end: str
 
 
-class Rating(NamedTuple):
+class DeclaredRating(NamedTuple):
     """A rating; two of the same scale can be compared."""
 
     is_rank: bool  # True: kyu and dan; False: a number such as an Elo rating
@@ -60,7 +60,7 @@ def parse_result(text: str) -> GameResult | None:
     return GameResult(outcome, outcome * points, SCORE)
 
 
-def parse_rating(text: str) -> Rating | None:
+def parse_rating(text: str) -> DeclaredRating | None:
     """The rating in BR or WR: `5d`, `12k?`, `3p`, `1850`; None if there is none."""
     text = text.strip()
     if match := RANK.fullmatch(text):
@@ -69,5 +69,5 @@ def parse_rating(text: str) -> Rating | None:
             value = 1.0 - value
         elif unit in ("p", "pro"):
             value += HIGHEST_AMATEUR
-        return Rating(True, value)
-    return Rating(False, float(match[1])) if (match := NUMBER.fullmatch(text)) else None
+        return DeclaredRating(True, value)
+    return DeclaredRating(False, float(match[1])) if (match := NUMBER.fullmatch(text)) else None
