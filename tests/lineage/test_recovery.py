@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,28 @@ def test_a_temporary_file_of_a_killed_dvc_is_removed(workspace: Path) -> None:
     assert status(workspace) != ""
     recover_from_crash(workspace, "go9")
     assert not any(path.exists() for path in drafts) and status(workspace) == ""
+
+
+def test_unfinished_entries_of_the_run_cache_are_removed(workspace: Path) -> None:
+    runs = workspace.parent / "home/.zero/dvc-cache/runs"
+    empty, drafted, finished = (runs / key[:2] / key for key in ("1234", "5678", "9abc"))
+    for folder in (empty, drafted, finished):
+        folder.mkdir(parents=True)
+    for path in (drafted / ".p9eTE0x1r5mGCM82zwKQPw.tmp", finished / ".a_b-c.tmp", finished / "def0"):
+        path.write_text("cmd: python -m zero replay\n")
+    recover_from_crash(workspace, "go9")
+    assert not empty.exists() and not drafted.exists()
+    assert [path.name for path in finished.iterdir()] == ["def0"]
+
+
+def test_an_entry_of_the_run_cache_that_is_being_written_stays(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = workspace.parent / "home/.zero/dvc-cache/runs/12/1234"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(time, "sleep", lambda _: (folder / "def0").touch())
+    recover_from_crash(workspace, "go9")
+    assert (folder / "def0").exists()
 
 
 @pytest.mark.parametrize("name", ["index", "refs/heads/lineage/other", "refs/tags/other/gen-0001", "refs/heads/main"])

@@ -9,17 +9,18 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
 import psutil
 import yaml
 
-from zero.storage.layout import DVC_LOCK
+from zero.storage.layout import DVC_CACHE_DIR, DVC_LOCK
 from zero.storage.vcs import git
 
 STALE_LOCK_SECONDS = 2.0
-"""Seconds after which a lock is stale: a git whose parent was killed may still run for a moment."""
+"""Seconds after which a lock or a draft is stale: a git whose parent was killed may still run for a moment."""
 POLL_SECONDS = 0.05
 DVC_FOLDERS = ("data", "metrics", "models", "plots", "state")
 """Folders in which DVC tries links and makes copies under temporary names."""
@@ -28,12 +29,16 @@ log = logging.getLogger(__name__)
 
 
 def recover_from_crash(workspace: Path, lineage: str) -> None:
-    """Removes stale files from a workspace, and stale locks of its lineage from the project."""
-    locks = [*_workspace_locks(workspace), *_project_locks(workspace, lineage)]
+    """Removes stale files from a workspace, and from the project stale locks of its lineage and drafts of DVC."""
+    origin = Path(git(workspace, "config", "--default", "", "--get", "remote.origin.url").strip())
+    locks = [*_workspace_locks(workspace), *_project_locks(origin, lineage)]
+    runs = set(_unfinished_runs(origin))
     deadline = time.monotonic() + STALE_LOCK_SECONDS
-    # A running git removes its lock itself; what is left after this wait has no owner.
-    while any(path.exists() for path in locks) and time.monotonic() < deadline:
+    # A running git removes its lock itself, and a running DVC finishes its draft; what is left after this wait has no
+    # owner.
+    while (runs or any(path.exists() for path in locks)) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
+        runs &= set(_unfinished_runs(origin))
     for path in locks:
         if path.exists():
             log.warning("removed %s, a stale lock of a killed git", path)
@@ -44,6 +49,13 @@ def recover_from_crash(workspace: Path, lineage: str) -> None:
     for path in drafts:
         log.warning("removed %s, which a killed process did not finish", path)
         path.unlink(missing_ok=True)
+    for path in sorted(runs, reverse=True):  # the drafts in a folder before the folder
+        log.warning("removed %s, which a killed DVC or a full disk left behind", path)
+        if path.is_dir():
+            with suppress(OSError):  # another lineage's DVC has filled it
+                path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
     _recover_dvc(workspace)
 
 
@@ -55,14 +67,30 @@ def _workspace_locks(workspace: Path) -> Iterator[Path]:
     yield from (folder / "refs").rglob("*.lock")
 
 
-def _project_locks(workspace: Path, lineage: str) -> Iterator[Path]:
+def _project_locks(origin: Path, lineage: str) -> Iterator[Path]:
     """Locks that only a push of this lineage makes, if the project is a folder on this machine."""
-    origin = Path(git(workspace, "config", "--default", "", "--get", "remote.origin.url").strip())
     folder = origin / ".git" if (origin / ".git").is_dir() else origin
     for kind in ("heads/lineage", "notes/zero-costs"):
         if (path := folder / "refs" / kind / f"{lineage}.lock").exists():
             yield path
     yield from (folder / "refs/tags" / lineage).glob("*.lock")
+
+
+def _unfinished_runs(origin: Path) -> Iterator[Path]:
+    """Drafts in DVC's run cache, and folders there without a finished entry.
+
+    DVC makes the folder of a run, then a draft, and renames that. It reads the newest file of the folder, whatever it
+    is, and fails if there is none: a `dvc repro` that needs this run would always fail.
+    """
+    for folder in (origin / DVC_CACHE_DIR / "runs").glob("*/*"):
+        try:
+            files = list(folder.iterdir())
+        except OSError:  # another lineage's recovery has removed it
+            continue
+        drafts = [path for path in files if path.name.startswith(".")]
+        yield from drafts
+        if len(drafts) == len(files):
+            yield folder
 
 
 def _recover_dvc(workspace: Path) -> None:

@@ -5,13 +5,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from zero.config.settings import STATE_FOLDER, home_dir
+from zero.config.settings import home_dir
 from zero.errors import LineageError
 from zero.record.generation import Generation
 from zero.record.history import Line, LineageHistory, open_history
 from zero.record.ledger import generation_tag, read_ledger
 from zero.record.objects import CommittedFiles, DataCache, GitReader
 from zero.storage.files import canonical_line
+from zero.storage.layout import DVC_CACHE_DIR
 
 
 class ProjectRecord:
@@ -131,7 +132,7 @@ def workspace_generations(workspace: Path) -> Iterator[list[Generation]]:
 
 def data_cache(home: Path) -> DataCache:
     """DVC's cache, which all workspaces of a project share."""
-    return DataCache(home / STATE_FOLDER / "dvc-cache")
+    return DataCache(home / DVC_CACHE_DIR)
 
 
 def commits_of_lines(history: LineageHistory) -> dict[int, str]:

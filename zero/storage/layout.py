@@ -54,6 +54,8 @@ PIPELINE_FILE = "dvc.yaml"
 DVC_LOCK = "dvc.lock"
 COSTS_DIR = f"{STATE_FOLDER}/costs"
 QUARANTINE_DIR = f"{STATE_FOLDER}/quarantine"
+DVC_CACHE_DIR = f"{STATE_FOLDER}/dvc-cache"
+"""In the project: DVC's cache, which all workspaces share."""
 
 
 def workspace_dir(home: Path, lineage: str) -> Path:

@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from configobj import ConfigObj
 
-from zero.config.settings import STATE_FOLDER
 from zero.errors import LineageError
+from zero.storage.layout import DVC_CACHE_DIR
 
 IDENTITY = {
     "GIT_AUTHOR_NAME": "zero",
@@ -106,7 +106,7 @@ def configure_dvc(clone: Path, home: Path) -> None:
 
     The path of the remote is committed. If the project was moved since, a local setting overrides it.
     """
-    cache = str(home / STATE_FOLDER / "dvc-cache")
+    cache = str(home / DVC_CACHE_DIR)
     # Written with the library with which DVC writes these files, because each start of DVC takes about a second.
     files = (str(clone / ".dvc" / name) for name in ("config", "config.local"))
     # Without interpolation, which would fail on a path with a `%`.
