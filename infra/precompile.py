@@ -12,7 +12,7 @@ from zero.data.records import read_records, write_records
 from zero.data.samples import Sampler
 from zero.games.rules import go_rules
 from zero.play.batched_games import play_games
-from zero.play.player import SingleGamePlayer
+from zero.play.single_game import SingleGamePlayer
 from zero.play.slots import play_settings
 from zero.players.network_player import NetworkPlayer
 from zero.players.player import PlayerId

@@ -11,7 +11,7 @@ from zero.data.adjudication import adjudicate, adjudicate_games
 from zero.data.records import read_records, write_records
 from zero.data.samples import Sampler, write_batch
 from zero.play.lockstep_games import advance
-from zero.play.player import SingleGamePlayer
+from zero.play.single_game import SingleGamePlayer
 from zero.players.network_player import NetworkPlayer, advance_searches, open_slot, play_in_slot
 from zero.players.player import PlayerId
 from zero.search.tree import reroot

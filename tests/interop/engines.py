@@ -11,7 +11,7 @@ from zero.config.params import SearchParams
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules, othello_rules
 from zero.interop.gtp import GtpSession, serve_gtp
-from zero.play.player import SingleGamePlayer
+from zero.play.single_game import SingleGamePlayer
 from zero.players.session import NetworkSession, PlayerSession, Session
 from zero.players.uniform import UniformPlayer
 from zero.search.evaluator import Evaluator

@@ -90,26 +90,48 @@ def test_a_temporary_file_of_a_killed_dvc_is_removed(workspace: Path) -> None:
     assert not any(path.exists() for path in drafts) and status(workspace) == ""
 
 
-def test_unfinished_entries_of_the_run_cache_are_removed(workspace: Path) -> None:
+@pytest.fixture
+def runs(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """DVC's run cache, in which three entries are unfinished."""
+    monkeypatch.setattr(zero.lineage.recovery, "STALE_RUN_SECONDS", 0.3)
+    (workspace / ".dvc").mkdir()
+    (workspace / ".dvc/config.local").write_text(f"[cache]\n    dir = {workspace.parent}/home/.zero/dvc-cache\n")
     runs = workspace.parent / "home/.zero/dvc-cache/runs"
-    empty, drafted, finished = (runs / key[:2] / key for key in ("1234", "5678", "9abc"))
-    for folder in (empty, drafted, finished):
-        folder.mkdir(parents=True)
-    for path in (drafted / ".p9eTE0x1r5mGCM82zwKQPw.tmp", finished / ".a_b-c.tmp", finished / "def0"):
-        path.write_text("cmd: python -m zero replay\n")
+    for path in ("12/empty", "34/drafted", "56/finished"):
+        (runs / path).mkdir(parents=True)
+    for path in ("34/drafted/.p9eTE0x1r5mG.tmp", "34/drafted/def0.a_b-c.tmp", "56/finished/.q.tmp", "56/finished/def0"):
+        (runs / path).write_text("cmd: python -m zero replay\n")
+    return runs
+
+
+def test_unfinished_entries_of_the_run_cache_are_removed(workspace: Path, runs: Path) -> None:
     recover_from_crash(workspace, "go9")
-    assert not empty.exists() and not drafted.exists()
-    assert [path.name for path in finished.iterdir()] == ["def0"]
+    assert sorted(str(path.relative_to(runs)) for path in runs.rglob("*/*/*")) == ["56/finished/def0"]
+    assert not (runs / "12/empty").exists() and not (runs / "34/drafted").exists()
 
 
 def test_an_entry_of_the_run_cache_that_is_being_written_stays(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = workspace.parent / "home/.zero/dvc-cache/runs/12/1234"
-    folder.mkdir(parents=True)
-    monkeypatch.setattr(time, "sleep", lambda _: (folder / "def0").touch())
+    def write(_: float) -> None:
+        (runs / "12/empty/def0").touch()
+        for path in runs.rglob("*.tmp"):
+            path.rename(path.with_name("abc1"))
+
+    monkeypatch.setattr(time, "sleep", write)
     recover_from_crash(workspace, "go9")
-    assert (folder / "def0").exists()
+    found = sorted(str(path.relative_to(runs)) for path in runs.rglob("*/*/*"))
+    assert found == ["12/empty/def0", "34/drafted/abc1", "56/finished/abc1", "56/finished/def0"]
+
+
+def test_a_stale_entry_of_the_run_cache_is_not_waited_for(
+    workspace: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in runs.rglob("*"):
+        os.utime(path, (0, 0))
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("waits"))
+    recover_from_crash(workspace, "go9")
+    assert not (runs / "12/empty").exists()
 
 
 @pytest.mark.parametrize("name", ["index", "refs/heads/lineage/other", "refs/tags/other/gen-0001", "refs/heads/main"])

@@ -4,7 +4,7 @@ from tests.search.evaluators import HashEvaluator
 from zero.config.params import SearchParams
 from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules
-from zero.play.player import SingleGamePlayer
+from zero.play.single_game import SingleGamePlayer
 
 GO3, GO5 = go_rules(3, 3, 0.5), go_rules(5, 5, 0.5)
 

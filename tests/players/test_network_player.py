@@ -11,7 +11,7 @@ from tests.search.evaluators import HashEvaluator, PriorEvaluator, ValueEvaluato
 from zero.config.params import SearchParams
 from zero.errors import ParamsError
 from zero.games.rules import go_rules
-from zero.play.player import SingleGamePlayer
+from zero.play.single_game import SingleGamePlayer
 from zero.players.network_player import NetworkPlayer
 from zero.players.player import RESIGN, PlayerId
 

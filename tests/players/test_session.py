@@ -6,7 +6,7 @@ from tests.interop.engines import GO5, GO9, NUM_SIMULATIONS, SEARCH, answer
 from tests.search.evaluators import HashEvaluator
 from zero.errors import OpponentError
 from zero.interop.gtp import GtpSession
-from zero.play.player import SingleGamePlayer
+from zero.play.single_game import SingleGamePlayer
 from zero.players.player import Reply
 from zero.players.session import NetworkSession, PlayerSession
 from zero.players.uniform import UniformPlayer

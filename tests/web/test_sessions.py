@@ -15,7 +15,7 @@ from tests.oracle.gnugo import needs_gnugo
 from tests.web.serving import GO5, GOMOKU5, Page, serving
 from zero.data.sgf import read_sgf
 from zero.errors import ZeroError
-from zero.play.player import SingleGamePlayer
+from zero.play.single_game import SingleGamePlayer
 from zero.players.session import NetworkSession, PlayerSession
 from zero.web.engines import Engines
 from zero.web.live_game import LiveGame

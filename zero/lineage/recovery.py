@@ -1,26 +1,29 @@
 """Crash recovery: removes the stale locks, truncated files and drafts that a killed process leaves behind.
 
-A killed git leaves its lock files. A killed DVC leaves files that it had opened for writing but not filled. The only
-writer of a workspace calls this before it works. Everything removed here can be made again: stages repeat outputs that
-`dvc.lock` no longer lists (from the shards in the store), and `dvc add` writes `state/*.dvc`.
+A killed git leaves its lock files. A killed DVC leaves files that it had opened for writing but not filled, and
+unfinished entries of its run cache, which all lineages of a project share. The only writer of a workspace calls this
+before it works. Everything removed here can be made again: stages repeat outputs that `dvc.lock` no longer lists (from
+the shards in the store), and `dvc add` writes `state/*.dvc`.
 """
 
 import json
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
 import psutil
 import yaml
 
-from zero.storage.layout import DVC_CACHE_DIR, DVC_LOCK
-from zero.storage.vcs import git
+from zero.storage.layout import DVC_LOCK
+from zero.storage.vcs import dvc_cache_dir, git
 
 STALE_LOCK_SECONDS = 2.0
-"""Seconds after which a lock or a draft is stale: a git whose parent was killed may still run for a moment."""
+"""Seconds after which a lock is stale: a git whose parent was killed may still run for a moment."""
+STALE_RUN_SECONDS = 10.0
+"""Seconds after which an unfinished entry of DVC's run cache is stale. Another lineage's DVC may be writing it, which
+takes milliseconds."""
 POLL_SECONDS = 0.05
 DVC_FOLDERS = ("data", "metrics", "models", "plots", "state")
 """Folders in which DVC tries links and makes copies under temporary names."""
@@ -29,34 +32,29 @@ log = logging.getLogger(__name__)
 
 
 def recover_from_crash(workspace: Path, lineage: str) -> None:
-    """Removes stale files from a workspace, and from the project stale locks of its lineage and drafts of DVC."""
-    origin = Path(git(workspace, "config", "--default", "", "--get", "remote.origin.url").strip())
-    locks = [*_workspace_locks(workspace), *_project_locks(origin, lineage)]
-    runs = set(_unfinished_runs(origin))
+    """Removes stale files from a workspace, and stale locks of its lineage from the project."""
+    locks = [*_workspace_locks(workspace), *_project_locks(workspace, lineage)]
     deadline = time.monotonic() + STALE_LOCK_SECONDS
-    # A running git removes its lock itself, and a running DVC finishes its draft; what is left after this wait has no
-    # owner.
-    while (runs or any(path.exists() for path in locks)) and time.monotonic() < deadline:
+    # A running git removes its lock itself; what is left after this wait has no owner.
+    while any(path.exists() for path in locks) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
-        runs &= set(_unfinished_runs(origin))
     for path in locks:
         if path.exists():
             log.warning("removed %s, a stale lock of a killed git", path)
             path.unlink(missing_ok=True)
+    remove_drafts(workspace)
+    _recover_dvc(workspace)
+    _recover_run_cache(workspace)
+
+
+def remove_drafts(workspace: Path) -> None:
+    """Removes temporary files from a workspace. A DVC that found the disk full leaves some even if it succeeds."""
     drafts = [*(workspace / "record").glob(".*")]  # git tracks no such file
     for name in DVC_FOLDERS:
         drafts += (workspace / name).rglob(".*.tmp")  # `git add --all` would commit them
     for path in drafts:
-        log.warning("removed %s, which a killed process did not finish", path)
+        log.warning("removed %s, which another process did not finish", path)
         path.unlink(missing_ok=True)
-    for path in sorted(runs, reverse=True):  # the drafts in a folder before the folder
-        log.warning("removed %s, which a killed DVC or a full disk left behind", path)
-        if path.is_dir():
-            with suppress(OSError):  # another lineage's DVC has filled it
-                path.rmdir()
-        else:
-            path.unlink(missing_ok=True)
-    _recover_dvc(workspace)
 
 
 def _workspace_locks(workspace: Path) -> Iterator[Path]:
@@ -67,30 +65,14 @@ def _workspace_locks(workspace: Path) -> Iterator[Path]:
     yield from (folder / "refs").rglob("*.lock")
 
 
-def _project_locks(origin: Path, lineage: str) -> Iterator[Path]:
+def _project_locks(workspace: Path, lineage: str) -> Iterator[Path]:
     """Locks that only a push of this lineage makes, if the project is a folder on this machine."""
+    origin = Path(git(workspace, "config", "--default", "", "--get", "remote.origin.url").strip())
     folder = origin / ".git" if (origin / ".git").is_dir() else origin
     for kind in ("heads/lineage", "notes/zero-costs"):
         if (path := folder / "refs" / kind / f"{lineage}.lock").exists():
             yield path
     yield from (folder / "refs/tags" / lineage).glob("*.lock")
-
-
-def _unfinished_runs(origin: Path) -> Iterator[Path]:
-    """Drafts in DVC's run cache, and folders there without a finished entry.
-
-    DVC makes the folder of a run, then a draft, and renames that. It reads the newest file of the folder, whatever it
-    is, and fails if there is none: a `dvc repro` that needs this run would always fail.
-    """
-    for folder in (origin / DVC_CACHE_DIR / "runs").glob("*/*"):
-        try:
-            files = list(folder.iterdir())
-        except OSError:  # another lineage's recovery has removed it
-            continue
-        drafts = [path for path in files if path.name.startswith(".")]
-        yield from drafts
-        if len(drafts) == len(files):
-            yield folder
 
 
 def _recover_dvc(workspace: Path) -> None:
@@ -109,6 +91,43 @@ def _recover_dvc(workspace: Path) -> None:
                 git(workspace, "checkout", "HEAD", "--", name)
             done = "restored the committed version" if committed else "removed it"
             log.warning("%s was truncated by a killed DVC; %s", path, done)
+
+
+def _recover_run_cache(workspace: Path) -> None:
+    """Removes stale drafts from DVC's run cache, and the folders in which there is nothing else.
+
+    DVC makes the folder of a run, then a draft, which it renames. It reads the newest file of the folder, whatever it
+    is, and fails if there is none: each later `dvc repro` that looks for this run would fail. The cache belongs to all
+    lineages of the project, so an entry that is younger than `STALE_RUN_SECONDS` is waited for.
+    """
+    cache = dvc_cache_dir(workspace)
+    folders = [folder for folder in cache.glob("runs/*/*") if _unfinished_in(folder)] if cache else []
+    deadline = time.monotonic() + STALE_RUN_SECONDS
+    for folder in folders:
+        while (found := _unfinished_in(folder)) and time.monotonic() < deadline and _age_of(found) < STALE_RUN_SECONDS:
+            time.sleep(POLL_SECONDS)
+        for path in found:
+            try:
+                path.rmdir() if path.is_dir() else path.unlink()
+            except OSError:  # finished at this moment, or of another user
+                continue
+            log.warning("removed %s, which a killed DVC or a full disk left behind", path)
+
+
+def _unfinished_in(folder: Path) -> list[Path]:
+    """Drafts in a folder of the run cache, then the folder itself if it has no finished entry."""
+    try:
+        files = list(folder.iterdir())
+    except OSError:  # another lineage's recovery has removed it
+        return []
+    drafts = [path for path in files if path.name.endswith(".tmp")]
+    return [*drafts, folder] if len(drafts) == len(files) else drafts
+
+
+def _age_of(paths: list[Path]) -> float:
+    """Seconds since one of these files was changed last."""
+    changed = [path.stat().st_mtime for path in paths if path.exists()]
+    return time.time() - max(changed, default=0.0)
 
 
 def _is_stale(rwlock: bytes, workspace: Path) -> bool:

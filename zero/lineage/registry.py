@@ -16,7 +16,7 @@ from typing import NamedTuple
 from zero.config.params import load_params, params_digest
 from zero.config.settings import home_dir
 from zero.errors import LineageError, ZeroError
-from zero.lineage.recovery import recover_from_crash
+from zero.lineage.recovery import recover_from_crash, remove_drafts
 from zero.lineage.workspace import GENERATED, check_workspace, committed_ledger, current_generation
 from zero.record.attestation import check_key, decision_attestation, write_attestation
 from zero.record.costs import notes_ref, read_note, write_note
@@ -145,6 +145,7 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
     _check_state(workspace, entry)
     # The number comes last and marks the state as complete. After a crash before it, all of this is repeated.
     dvc(workspace, "add", "--quiet", *STATE_DIRS)
+    remove_drafts(workspace)
     next_id = GenerationId(
         lineage=entry.lineage,
         number=entry.generation + 1,

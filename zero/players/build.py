@@ -311,7 +311,7 @@ def new_session(
     network = player.network
     if network is None:
         return PlayerSession(player.spec.text, lambda board: make_player(player, board, 1, seed), rules)
-    from zero.play.player import SingleGamePlayer
+    from zero.play.single_game import SingleGamePlayer
 
     used, num_simulations = evaluator or network.evaluator(num_cores()), network.num_simulations
     max_nodes = max(MIN_SESSION_NODES, 4 * num_simulations)

@@ -25,7 +25,7 @@ from zero.play.lockstep_games import (
     run_simulation,
 )
 from zero.play.moves import edge_value, most_visited, resigns
-from zero.play.player import check_board
+from zero.play.single_game import check_board
 from zero.play.slots import NO_REQUEST, Batch, PlaySettings, Slots, new_batch, new_slots, play_settings
 from zero.players.player import RESIGN, PlayerId, Reply
 from zero.search.evaluator import AsyncEvaluator, Evaluator

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from zero.errors import ZeroError
 from zero.games.position import Rules
-from zero.play.player import SingleGamePlayer
 from zero.play.search_result import SearchResult
+from zero.play.single_game import SingleGamePlayer
 from zero.players.player import RESIGN, Player
 from zero.storage.manifests import NO_RESIGNATION
 

@@ -101,6 +101,12 @@ REMOTE = "record"
 """Name of DVC's remote."""
 
 
+def dvc_cache_dir(clone: Path) -> Path | None:
+    """DVC's cache, as `configure_dvc` has set it for a clone; None if it has not."""
+    path = ConfigObj(str(clone / ".dvc/config.local"), interpolation=False).get("cache", {}).get("dir")
+    return Path(path) if path else None
+
+
 def configure_dvc(clone: Path, home: Path) -> None:
     """Sets the shared cache of a clone, and makes that cache its remote if it has no remote or a missing one.
 

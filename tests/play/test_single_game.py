@@ -17,7 +17,7 @@ from zero.errors import ParamsError
 from zero.games.rules import go_rules, gomoku_rules
 from zero.network.inference import new_evaluator
 from zero.network.weights import weights_bytes
-from zero.play.player import SingleGamePlayer
+from zero.play.single_game import SingleGamePlayer
 from zero.search.evaluator import UniformEvaluator
 
 GOMOKU = gomoku_rules(4, 5, 3)
