@@ -72,7 +72,7 @@ class Figure(Manifest):
     bound_name: str = ""
 
 
-class ReportSection(Manifest):
+class BenchSection(Manifest):
     """The result of a part of the command."""
 
     name: str = ""
@@ -89,7 +89,7 @@ class Report(Manifest):
     device: Device
     machine: dict[str, Any]
     """See `benchmarks.results.describe_machine`."""
-    sections: tuple[ReportSection, ...] = ()
+    sections: tuple[BenchSection, ...] = ()
 
     def figure(self, name: str) -> float | None:
         """The first figure of a section; None if there is none yet."""
@@ -112,7 +112,7 @@ class Bench(NamedTuple):
         return self.params if self.is_fake else changed(self.params, changes)
 
 
-def gpu_tests(bench: Bench) -> ReportSection:
+def gpu_tests(bench: Bench) -> BenchSection:
     """Runs the tests that need a GPU."""
     path = bench.folder.resolve() / "tests.xml"
     path.unlink(missing_ok=True)
@@ -126,12 +126,12 @@ def gpu_tests(bench: Bench) -> ReportSection:
     total, failures, errors, skipped = (int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped"))
     bad = failures + errors + (0 if bench.is_fake else skipped)
     figure = Figure(name="passed", value=total - failures - errors - skipped, unit="tests", bound=total)
-    return ReportSection(
+    return BenchSection(
         figures=(figure,), problem=f"{bad} of {total} failed or skipped: {path}" if bad or not total else ""
     )
 
 
-def measure_row(bench: Bench, name: str) -> ReportSection:
+def measure_row(bench: Bench, name: str) -> BenchSection:
     """Measures a row of the benchmarks."""
     # `find_device` has found the GPU. In a container /proc, where rows look for it, may not show it.
     row = rows_named(name)[0].model_copy(update={"needs": {}})
@@ -155,10 +155,10 @@ def measure_row(bench: Bench, name: str) -> ReportSection:
         for work, spread in found
         if spread
     ]
-    return ReportSection(figures=tuple(figures))
+    return BenchSection(figures=tuple(figures))
 
 
-def determinism(bench: Bench) -> ReportSection:
+def determinism(bench: Bench) -> BenchSection:
     """Plays a shard alone, and again beside another shard, and compares the digests."""
     params = bench.changed(SMALL_SHARDS)
     with lock_visible_gpus(params.profile), ProcessPoolExecutor(2, get_context("spawn")) as pool:
@@ -167,10 +167,10 @@ def determinism(bench: Bench) -> ReportSection:
     assert other != alone, "two different shards have the same digest"
     problem = "" if beside == alone else f"the shard is {alone[:12]} alone and {beside[:12]} beside another"
     figure = Figure(name="equal digests of a shard, alone and beside another", value=beside == alone, unit="", bound=1)
-    return ReportSection(figures=(figure,), problem=problem)
+    return BenchSection(figures=(figure,), problem=problem)
 
 
-def memory_use(bench: Bench) -> ReportSection:
+def memory_use(bench: Bench) -> BenchSection:
     """Measures the memory of play and training, and whether it grows."""
     found: Memory = _in_child(memory, bench.changed(FEW_GAMES))
     bound, names = (
@@ -182,18 +182,18 @@ def memory_use(bench: Bench) -> ReportSection:
     problem = (
         f"{found.first:.0f} MiB grew to {found.later:.0f}" if found.later > found.first and not bench.is_fake else ""
     )
-    return ReportSection(figures=tuple(figures), problem=problem)
+    return BenchSection(figures=tuple(figures), problem=problem)
 
 
-def batch_profile(bench: Bench) -> ReportSection:
+def batch_profile(bench: Bench) -> BenchSection:
     """Profiles the network alone at the batch size of self-play."""
     found: Profile = _in_child(profile, bench.params)
     calls = Figure(name="kernels and copies per batch", value=found.calls, unit="")
     busy = Figure(name="share of the time in which one runs", value=found.busy, unit="", bound=1)
-    return ReportSection(figures=(calls, busy), table=found.table)
+    return BenchSection(figures=(calls, busy), table=found.table)
 
 
-def generation(bench: Bench) -> ReportSection:
+def generation(bench: Bench) -> BenchSection:
     """Makes one generation of the preset. If the time runs out, the next call continues it."""
     folder = bench.folder / f"generation-{bench.report.machine['commit'][:12]}"
     options = ["--preset", FAKE_PRESET if bench.is_fake else PRESET, "--folder", str(folder), *SEEDS.split()]
@@ -215,10 +215,10 @@ def generation(bench: Bench) -> ReportSection:
         bound_name="gpu-inference-512",
     )
     games = Figure(name="games of self-play and match", value=made.games or 0, unit="games")
-    return ReportSection(figures=(rate, games, Figure(name="one generation", value=seconds, unit="s")))
+    return BenchSection(figures=(rate, games, Figure(name="one generation", value=seconds, unit="s")))
 
 
-WORKS: dict[str, Callable[[Bench], ReportSection]] = {
+WORKS: dict[str, Callable[[Bench], BenchSection]] = {
     "tests": gpu_tests,
     "determinism": determinism,
     "memory": memory_use,
@@ -227,13 +227,13 @@ WORKS: dict[str, Callable[[Bench], ReportSection]] = {
 }
 
 
-def run_section(bench: Bench, name: str) -> ReportSection:
+def run_section(bench: Bench, name: str) -> BenchSection:
     """Runs a section. An error becomes its problem, so that the other sections are run."""
     begun = time.monotonic()
     try:
         section = WORKS[name](bench) if name in WORKS else measure_row(bench, name)
     except (ZeroError, RuntimeError) as error:  # PyTorch's errors and that of a dead child are RuntimeErrors
-        section = ReportSection(problem=f"{type(error).__name__}: {error}")
+        section = BenchSection(problem=f"{type(error).__name__}: {error}")
     return section.model_copy(update={"name": name, "seconds": round(time.monotonic() - begun, 1)})
 
 

@@ -97,7 +97,9 @@ def read_sums(folder: Path) -> list[tuple[str, str]]:
     sums = []
     for line in (folder / SUMS).read_text().splitlines():
         if not (found := SUMS_LINE.fullmatch(line)):
-            raise BucketError(f"{folder / SUMS} has the line {line!r}, no sum and name; take another backup")
+            raise BucketError(
+                f"{folder / SUMS} has the line {line!r}, which is not a digest and a name; take another backup"
+            )
         sums.append((found[1], inside(found[2])))
         if not (folder / found[2]).is_file():
             raise BucketError(f"{folder} has no {found[2]}, which its {SUMS} names; take another backup")
@@ -117,7 +119,7 @@ def require_empty(urls: list[str]) -> None:
 
 
 def inside(name: str) -> str:
-    """Returns the name of an object after a check that it can be a file in the folder.
+    """Checks that the name of an object can be a path in the folder, and returns it.
 
     Raises:
       BucketError: it is not a relative path inside the folder, or has a character that SHA256SUMS cannot hold.

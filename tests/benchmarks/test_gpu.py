@@ -8,7 +8,7 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import gpu_device
-from benchmarks.gpu import FAKE, JSON_FILE, MARKDOWN_FILE, SECTIONS, Figure, Report, ReportSection, report_text, run
+from benchmarks.gpu import FAKE, JSON_FILE, MARKDOWN_FILE, SECTIONS, BenchSection, Figure, Report, report_text, run
 from benchmarks.gpu_device import NEEDED_MIB, Device, TorchFacts, checked_device, read_driver
 from benchmarks.gpu_work import network_flops
 from benchmarks.results import describe_machine, rows_named
@@ -115,7 +115,7 @@ def test_each_row_that_needs_a_gpu_is_a_section():
 def test_a_report_shows_each_figure_with_its_bound():
     device = Device(name="NVIDIA H200 MIG 1g.18gb", facts={"driver": "570.1"})
     figure = Figure(name="inference", value=50.0, unit="evaluations/s", bound=200.0, bound_name="gpu-matmul")
-    sections = (ReportSection(name="a", figures=(figure,)), ReportSection(name="b", problem="broken"))
+    sections = (BenchSection(name="a", figures=(figure,)), BenchSection(name="b", problem="broken"))
     text = report_text(Report(device=device, machine=describe_machine(), sections=sections))
     assert "A MIG slice" in text
     for cells in (("driver", "570.1"), ("b", "0 s", "broken")):
@@ -130,8 +130,8 @@ def test_a_repeated_call_runs_what_is_missing_or_failed(monkeypatch, capsys, tmp
     words = ["--fake", "--folder", str(tmp_path), "--sections", "gpu-matmul,memory"]
     assert command(monkeypatch, *words, "--minutes", "0") == 1
     assert "gpu-matmul: not begun, because it may take 40 s; repeat the command" in capsys.readouterr().err
-    broken = ReportSection(name="memory", problem="broken")
-    finished = ReportSection(name="gpu-matmul", figures=(Figure(name="", value=7.0, unit=""),))
+    broken = BenchSection(name="memory", problem="broken")
+    finished = BenchSection(name="gpu-matmul", figures=(Figure(name="", value=7.0, unit=""),))
     report = Report(device=FAKE, machine=describe_machine(), sections=(finished, broken))
     write_manifest(tmp_path, report, JSON_FILE)
     assert command(monkeypatch, *words) == 0

@@ -55,9 +55,9 @@ def test_a_name_that_breaks_the_sums_is_told_when_it_is_fetched(bucket: Path, tm
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("lines", "'lines', no sum and name"),
-        ("0" * 63 + "  a", "no sum and name"),
-        ("0" * 64 + " *a", "no sum and name"),
+        ("lines", "'lines', which is not a digest and a name"),
+        ("0" * 63 + "  a", "which is not a digest and a name"),
+        ("0" * 64 + " *a", "which is not a digest and a name"),
         ("0" * 64 + "  gone", "has no gone"),
         ("0" * 64 + "  ../weights", "no name that a file can have"),
     ],

@@ -10,7 +10,7 @@ from tests.search.evaluators import HashEvaluator
 from zero.config.params import SearchParams
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules, othello_rules
-from zero.interop.gtp import GtpSession, serve_gtp
+from zero.interop.gtp import GtpServer, serve_gtp
 from zero.play.single_game import SingleGamePlayer
 from zero.players.session import NetworkSession, PlayerSession, Session
 from zero.players.uniform import UniformPlayer
@@ -44,12 +44,12 @@ def random_session(rules: Rules = GO5) -> PlayerSession:
     return PlayerSession("random", lambda changed: UniformPlayer(changed, seed=3), rules)
 
 
-def engine(session: Session | None = None, rules: Rules = GO5) -> GtpSession:
+def engine(session: Session | None = None, rules: Rules = GO5) -> GtpServer:
     """An engine whose analyses are interrupted at once."""
-    return GtpSession(session or network_session(rules), rules)
+    return GtpServer(session or network_session(rules), rules)
 
 
-def answer(one: GtpSession, line: str) -> str:
+def answer(one: GtpServer, line: str) -> str:
     """The answer to a command; after a question mark if it failed."""
     from zero.errors import ZeroError
 
@@ -61,7 +61,7 @@ def answer(one: GtpSession, line: str) -> str:
         return f"? {error}"
 
 
-def answers(one: GtpSession, lines: str) -> list[str]:
+def answers(one: GtpServer, lines: str) -> list[str]:
     """The answers to commands that are separated by semicolons."""
     return [answer(one, line) for line in lines.split(";")]
 
@@ -72,11 +72,11 @@ def transcript(data: bytes, session: Session | None = None, rules: Rules = GO5) 
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
-        serve_gtp(file, out, lambda interrupted: GtpSession(session or network_session(rules), rules, interrupted))
+        serve_gtp(file, out, lambda interrupted: GtpServer(session or network_session(rules), rules, interrupted))
     return out.getvalue()
 
 
-def stones(one: GtpSession) -> set[str]:
+def stones(one: GtpServer) -> set[str]:
     """The points with stones."""
     return {point for line in answer(one, "final_status_list alive").splitlines() for point in line.split()}
 
@@ -106,7 +106,7 @@ def main() -> None:
     session: Session = random_session(GO9)
     if kind == "network":
         session = network_session(GO9, network_9x9(), num_simulations=24)
-    serve_gtp(sys.stdin, sys.stdout, lambda interrupted: GtpSession(session, GO9, interrupted))
+    serve_gtp(sys.stdin, sys.stdout, lambda interrupted: GtpServer(session, GO9, interrupted))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from tests.interop.engines import GO5, engine_program, network_session, random_s
 from tests.interop.test_gtp_analysis import as_lizzie
 from tests.search.evaluators import HashEvaluator
 from zero.errors import StorageError
-from zero.interop.gtp import GtpSession, serve_gtp
+from zero.interop.gtp import GtpServer, serve_gtp
 from zero.interop.gtp_protocol import parse_command
 
 ANSWER = re.compile(r"([=?])(\d*)(?: ([^\n]+(?:\n[^\n]+)*)|(?:\n[^\n]+)*)?\n\n")
@@ -59,7 +59,7 @@ def test_an_analysis_continues_until_a_line_comes(next_line):
     session.new_game(GO5)
     session.search(8, None)  # compiles the kernels
     with os.fdopen(source, "rb") as file:
-        thread = Thread(target=serve_gtp, args=(file, out, lambda interrupted: GtpSession(session, GO5, interrupted)))
+        thread = Thread(target=serve_gtp, args=(file, out, lambda interrupted: GtpServer(session, GO5, interrupted)))
         thread.start()
         os.write(target, b"lz-analyze interval 5\n")
         deadline = time.monotonic() + 60
@@ -89,7 +89,7 @@ def test_visits_grow_during_an_analysis():
         rounds.append(1)
         return len(rounds) >= 9
 
-    one = GtpSession(network_session(GO5, Slow(GO5)), GO5, interrupted)
+    one = GtpServer(network_session(GO5, Slow(GO5)), GO5, interrupted)
     lines = list(one.run("lz-analyze", ("b", "0")))
     totals = [sum(visits for visits, _, _ in as_lizzie(line).values()) for line in lines]
     assert totals == sorted(totals)
@@ -121,7 +121,7 @@ def test_an_analysis_that_fails_later_ends_its_answer(caplog):
     with tempfile.TemporaryFile() as file:
         file.write(b"1 lz-analyze b 1\n2 name\n")
         file.seek(0)
-        serve_gtp(file, out, lambda _: GtpSession(session, GO5, lambda seconds: False))
+        serve_gtp(file, out, lambda _: GtpServer(session, GO5, lambda seconds: False))
     first, rest = out.getvalue().split("\n\n", 1)
     assert first.startswith("=1\ninfo move ") and rest == "=2 zero\n\n"
     assert "lz-analyze ended early: the network is gone" in caplog.text
@@ -135,7 +135,7 @@ def test_it_ends_if_no_one_reads_the_answers():
     source, target = os.pipe()
     os.write(target, b"name\n")
     with os.fdopen(source, "rb") as file:
-        serve_gtp(file, Closed(), lambda interrupted: GtpSession(random_session(), GO5, interrupted))
+        serve_gtp(file, Closed(), lambda interrupted: GtpServer(random_session(), GO5, interrupted))
     os.close(target)
 
 

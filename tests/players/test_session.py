@@ -5,7 +5,7 @@ import pytest
 from tests.interop.engines import GO5, GO9, NUM_SIMULATIONS, SEARCH, answer
 from tests.search.evaluators import HashEvaluator
 from zero.errors import OpponentError
-from zero.interop.gtp import GtpSession
+from zero.interop.gtp import GtpServer
 from zero.play.single_game import SingleGamePlayer
 from zero.players.player import Reply
 from zero.players.session import NetworkSession, PlayerSession
@@ -29,7 +29,7 @@ def test_a_player_is_made_once_for_each_board():
     session = PlayerSession("random", lambda rules: Counted(rules, log), GO5)
     session.close()  # before a game has begun
     assert log == []
-    one = GtpSession(session, GO5)
+    one = GtpServer(session, GO5)
     assert not answer(one, "genmove b").startswith("?") and not answer(one, "clear_board")
     assert log == ["5 made"]
     assert answer(one, "boardsize 9") == "" and not answer(one, "genmove b").startswith("?")
@@ -48,7 +48,7 @@ class Failing(UniformPlayer):
 
 @pytest.mark.parametrize("between", ["", "clear_board", "undo"])
 def test_a_player_that_failed_gets_a_new_game(between):
-    one = GtpSession(PlayerSession("failing", lambda rules: Failing(rules, 3), GO5), GO5)
+    one = GtpServer(PlayerSession("failing", lambda rules: Failing(rules, 3), GO5), GO5)
     assert answer(one, "play b C3") == ""
     assert answer(one, "genmove w") == "? failing failed: the engine died"
     if between:
@@ -62,7 +62,7 @@ def test_a_board_that_the_player_does_not_support_is_rejected():
             raise OpponentError("only up to 9x9")
         return UniformPlayer(rules, 3)
 
-    one = GtpSession(PlayerSession("random", new_player, GO5), GO5)
+    one = GtpServer(PlayerSession("random", new_player, GO5), GO5)
     answer(one, "play b C3")
     assert answer(one, "boardsize 19") == "? unacceptable size"
     assert "X" in answer(one, "showboard") and not answer(one, "genmove w").startswith("?")
@@ -77,7 +77,7 @@ def test_a_tree_is_made_once_for_each_board():
         return SingleGamePlayer(rules, HashEvaluator(rules), SEARCH, NUM_SIMULATIONS, 400)
 
     session = NetworkSession("a hash", new_player, GO9, NUM_SIMULATIONS)
-    one = GtpSession(session, GO9)
+    one = GtpServer(session, GO9)
     for line in ("genmove b", "clear_board", "genmove b"):
         assert not answer(one, line).startswith("?")
     assert len(made) == 1

@@ -361,11 +361,11 @@ def gtp(
 ) -> None:
     """Serves the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; see docs/play.md."""
     from zero.evaluation.player_choice import choose_player
-    from zero.interop.gtp import GtpSession, serve_gtp
+    from zero.interop.gtp import GtpServer, serve_gtp
     from zero.players.build import open_session
 
     home = home_dir()
     chosen = choose_player(home, player, "gtp", note)
     session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES, seconds)
     with closing(session):
-        serve_gtp(sys.stdin, sys.stdout, lambda interrupted: GtpSession(session, rules, interrupted))
+        serve_gtp(sys.stdin, sys.stdout, lambda interrupted: GtpServer(session, rules, interrupted))

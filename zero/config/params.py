@@ -119,7 +119,8 @@ class PlayParams(Section):
     """How the games of a shard are played, except for the search; self-play and the match have it in common."""
 
     num_slots: PositiveInt = 100
-    """Games of a shard in play at once. A batch has at most one position of each; half with `profile.half_batches`."""
+    """Games of a shard in play at once. A batch has at most one position of each game, or of each in one half of
+    them with `profile.half_batches`."""
     num_simulations: NumSimulations = 1600
     """Simulations per move, not counting the evaluation of a new root: 1,600 in the paper."""
     temperature_moves: Annotated[int, Field(ge=0)] = 30

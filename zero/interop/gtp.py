@@ -82,7 +82,7 @@ class Signature(NamedTuple):
     max_arguments: int | None = None  # None: the same as the minimum
 
 
-class GtpSession:
+class GtpServer:
     """A session that is driven by GTP commands."""
 
     def __init__(
@@ -337,7 +337,7 @@ class GtpSession:
         return "\n".join(" ".join(action_to_name(self._game.rules, point) for point in chain) for chain in chains)
 
 
-def serve_gtp(commands: IO[Any], answers: TextIO, new_engine: Callable[[Callable[[float], bool]], GtpSession]) -> None:
+def serve_gtp(commands: IO[Any], answers: TextIO, new_engine: Callable[[Callable[[float], bool]], GtpServer]) -> None:
     """Answers commands until `quit`, until the input ends, or until no one reads the answers.
 
     Args:
@@ -353,7 +353,7 @@ def serve_gtp(commands: IO[Any], answers: TextIO, new_engine: Callable[[Callable
         return
 
 
-def _serve(lines: Lines, answers: TextIO, engine: GtpSession) -> None:
+def _serve(lines: Lines, answers: TextIO, engine: GtpServer) -> None:
     def write(text: str) -> None:
         answers.write(text)
         answers.flush()

@@ -125,8 +125,8 @@ def scheduled_rate(schedule: Sequence[LearningRateStep], step: int, warmup_steps
 def adapted_factor(factor: float, kl: float, kl_target: float) -> float:
     """Factor of the learning rate after a step that changed the policy by a KL divergence of `kl` nats.
 
-    It falls by KL_FACTOR_STEP above kl_target * KL_TOLERANCE and rises by it below kl_target / KL_TOLERANCE, within
-    KL_FACTOR_RANGE.
+    It is divided by KL_FACTOR_STEP if `kl` is above kl_target * KL_TOLERANCE, and multiplied by it if `kl` is below
+    kl_target / KL_TOLERANCE, but stays within KL_FACTOR_RANGE.
     """
     low, high = KL_FACTOR_RANGE
     if kl > kl_target * KL_TOLERANCE:

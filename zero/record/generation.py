@@ -497,7 +497,7 @@ def required(value: Value | None, name: object) -> Value:
 
 
 def listed(stage: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The `deps` or `outs` of a stage in dvc.lock, incomplete entries of a truncated file are left out."""
+    """The `deps` or `outs` of a stage in dvc.lock, without the incomplete entries of a truncated file."""
     entries = stage.get(key)
     return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
 

@@ -73,7 +73,7 @@ class GamePage(GameFilter):
     limit: Number = PAGE
 
 
-class RecordedGame(NamedTuple):
+class StoredGame(NamedTuple):
     """A game as the record has it."""
 
     record: GameRecord
@@ -256,11 +256,11 @@ class RecordedGames:
             "note": PRIOR_NOTE,
         }
 
-    def _read_game(self, row: GameRow) -> RecordedGame:
+    def _read_game(self, row: GameRow) -> StoredGame:
         if row.kind == "match":
             spec = read_match(self._home / row.path).spec
             game = read_game(self._home / row.path, row.game)
-            return RecordedGame(match_record(spec, game), rules_of(spec.game), spec.game, fault=game.fault)
+            return StoredGame(match_record(spec, game), rules_of(spec.game), spec.game, fault=game.fault)
         with open_reader(self._home, row.lineage) as reader:
             generation = generation_at(reader, data_cache(self._home), row.lineage, row.generation, row.commit)
             params = generation.read_params()
@@ -269,9 +269,9 @@ class RecordedGames:
             record = game_record(read_records(data, f"{row.path} of {generation.tag}"), row.shard_row)
             metrics = generation.selfplay_metrics if row.kind == "selfplay" else None
             threshold = metrics.resignation.used.threshold if metrics and metrics.resignation else None
-        return RecordedGame(record, rules_of(params.game), params.game, params.profile, threshold)
+        return StoredGame(record, rules_of(params.game), params.game, params.profile, threshold)
 
-    def _evaluate(self, row: GameRow, recorded: RecordedGame, move: int, profile: ProfileParams) -> Prior:
+    def _evaluate(self, row: GameRow, recorded: StoredGame, move: int, profile: ProfileParams) -> Prior:
         """Evaluates the position before a move. Call it with the lock of the networks."""
         rules = recorded.rules
         position, history = new_position(rules), new_history(rules)
