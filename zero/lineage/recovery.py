@@ -10,6 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def recover_from_crash(workspace: Path, lineage: str) -> None:
-    """Removes stale files from a workspace, and stale locks of its lineage from the project."""
+    """Removes stale files from a workspace; from the project stale locks of its lineage and unfinished runs of DVC."""
     locks = [*_workspace_locks(workspace), *_project_locks(workspace, lineage)]
     deadline = time.monotonic() + STALE_LOCK_SECONDS
     # A running git removes its lock itself; what is left after this wait has no owner.
@@ -126,8 +127,11 @@ def _unfinished_in(folder: Path) -> list[Path]:
 
 def _age_of(paths: list[Path]) -> float:
     """Seconds since one of these files was changed last."""
-    changed = [path.stat().st_mtime for path in paths if path.exists()]
-    return time.time() - max(changed, default=0.0)
+    changed = 0.0
+    for path in paths:
+        with suppress(OSError):  # finished at this moment
+            changed = max(changed, path.stat().st_mtime)
+    return time.time() - changed
 
 
 def _is_stale(rwlock: bytes, workspace: Path) -> bool:
