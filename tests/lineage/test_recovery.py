@@ -124,6 +124,21 @@ def test_an_entry_of_the_run_cache_that_is_being_written_stays(
     assert found == ["12/empty/def0", "34/drafted/abc1", "56/finished/abc1", "56/finished/def0"]
 
 
+def test_a_draft_that_was_begun_during_the_wait_stays(
+    workspace: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = runs / "12/empty/.begun.tmp"
+    sleep = time.sleep
+
+    def write(seconds: float) -> None:
+        begun.touch()  # again and again, so that it is young when the wait ends
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", write)
+    recover_from_crash(workspace, "go9")
+    assert begun.exists() and not (runs / "34/drafted").exists()
+
+
 def test_a_stale_entry_of_the_run_cache_is_not_waited_for(
     workspace: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

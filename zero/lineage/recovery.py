@@ -102,12 +102,13 @@ def _recover_run_cache(workspace: Path) -> None:
     lineages of the project, so an entry that is younger than `STALE_RUN_SECONDS` is waited for.
     """
     cache = dvc_cache_dir(workspace)
-    folders = [folder for folder in cache.glob("runs/*/*") if _unfinished_in(folder)] if cache else []
+    folders = [] if cache is None else sorted(cache.glob("runs/*/*"))
+    unfinished = {folder: found for folder in folders if (found := _unfinished_in(folder))}
     deadline = time.monotonic() + STALE_RUN_SECONDS
-    for folder in folders:
+    for folder, before in unfinished.items():
         while (found := _unfinished_in(folder)) and time.monotonic() < deadline and _age_of(found) < STALE_RUN_SECONDS:
             time.sleep(POLL_SECONDS)
-        for path in found:
+        for path in [path for path in found if path in before]:  # another DVC may have begun a draft during the wait
             try:
                 path.rmdir() if path.is_dir() else path.unlink()
             except OSError:  # finished at this moment, or of another user
@@ -129,7 +130,7 @@ def _age_of(paths: list[Path]) -> float:
     """Seconds since one of these files was changed last."""
     changed = 0.0
     for path in paths:
-        with suppress(OSError):  # finished at this moment
+        with suppress(OSError):  # finished, or removed by another recovery
             changed = max(changed, path.stat().st_mtime)
     return time.time() - changed
 
