@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from tests.stages.played import PlayedShard, play_shards, smoke_params
-from zero.data.duplicates import openings_of, stream_violations
 from zero.data.records import game_record, read_records, write_records
 from zero.data.validation import (
     NO_MOVE,
     Violation,
     format_violations,
     moves_of,
+    openings_of,
     plane_violations,
     shard_violations,
+    stream_violations,
     target_bounds,
     unpack_planes,
 )

@@ -23,7 +23,6 @@ from zero.games.position import (
     Position,
     Rules,
 )
-from zero.games.symmetry import symmetry_table
 from zero.kernels import kernel
 
 ZOBRIST_SEED = 20171018
@@ -155,7 +154,7 @@ def _rules(
         neighbours[point, : len(inside)] = inside
     # From 1: a key of 0 would hide its stone from the hash.
     keys = np.random.Generator(np.random.Philox(ZOBRIST_SEED)).integers(1, 2**64, (2, points), np.uint64)
-    symmetries = symmetry_table(rows, columns, num_actions, start)
+    symmetries = _symmetries(rows, columns, num_actions, start)
     num_words = (points + WORD_BITS - 1) // WORD_BITS
     # Python integers have any size, so the bits beyond the last point are 0 in the last word.
     words = [((1 << points) - 1) >> (WORD_BITS * word) & (2**WORD_BITS - 1) for word in range(num_words)]
@@ -176,3 +175,22 @@ def _rules(
         zobrist=keys,
         symmetries=symmetries,
     )
+
+
+def _symmetries(rows: int, columns: int, num_actions: int, start: np.ndarray) -> np.ndarray:
+    """The image of each action under each symmetry of the board that keeps `start`.
+
+    Returns:
+      [K, A] int16; K = 8 on an empty square board, 4 on an empty rectangle. Symmetry 0 is the identity;
+      a pass stays a pass.
+    """
+    points = np.arange(rows * columns).reshape(rows, columns)
+    # `source` gives, for each point, the point that moves there; the table is its inverse.
+    sources = [np.rot90(points, turns) for turns in range(4) if rows == columns or turns % 2 == 0]
+    # The order is part of every recorded game: its random stream draws a symmetry by the index in this list.
+    sources += [np.fliplr(source) for source in sources]
+    table = np.empty((len(sources), num_actions), np.int16)
+    table[:] = np.arange(num_actions)
+    for k, source in enumerate(sources):
+        table[k, source.reshape(-1)] = np.arange(rows * columns)
+    return table[[np.array_equal(start[row[: rows * columns]], start) for row in table]]

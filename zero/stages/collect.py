@@ -10,10 +10,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zero.config.params import Params
-from zero.data.duplicates import openings_of, stream_violations
 from zero.data.records import GameColumns, Limits, concatenate, read_records
-from zero.data.validation import NO_MOVE, Violation, format_violations, shard_violations
+from zero.data.validation import (
+    NO_MOVE,
+    Violation,
+    format_violations,
+    openings_of,
+    shard_violations,
+    stream_violations,
+)
 from zero.errors import StorageError
+from zero.games.position import Rules
 from zero.games.rules import rules_of
 from zero.stages.executor import Progress, play_all
 from zero.stages.spec import ShardSpec
@@ -118,20 +125,20 @@ def take_shard(spec: ShardSpec, store: Store) -> CheckedShard | list[Violation]:
     stored = store.get_shard(spec.key())
     if stored is None:
         return []
+    rules = rules_of(spec.game)
     try:
         # With limits: a worker's bytes are not trusted before they are checked.
-        games = read_records(stored.data, f"shard {spec.key()[:12]}", size_limits(spec))
+        games = read_records(stored.data, f"shard {spec.key()[:12]}", size_limits(rules, spec.num_games))
     except StorageError as error:
         return [Violation("file", spec.first_game, NO_MOVE, str(error))]
-    violations = shard_violations(games, rules_of(spec.game), spec)
+    violations = shard_violations(games, rules, spec)
     return violations or CheckedShard(stored, games)
 
 
-def size_limits(spec: ShardSpec) -> Limits:
+def size_limits(rules: Rules, num_games: int) -> Limits:
     """The largest size of a shard: all games have maximal length, and every move has a target for every action."""
-    rules = rules_of(spec.game)
-    num_moves = spec.num_games * (rules.max_moves + 1)
-    return Limits(spec.num_games, num_moves, num_moves * rules.num_actions)
+    num_moves = num_games * (rules.max_moves + 1)
+    return Limits(num_games, num_moves, num_moves * rules.num_actions)
 
 
 def joint_violations(specs: Sequence[ShardSpec], parts: Sequence[GameColumns]) -> dict[int, list[Violation]]:

@@ -15,11 +15,19 @@ from typing import NamedTuple
 import numpy as np
 
 from zero.config.params import Params, load_params
-from zero.data.duplicates import Opening, openings_of, stream_violations
 from zero.data.histograms import GameHistograms
 from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, read_records, read_summaries
-from zero.data.validation import SAMPLED_POSITIONS, Violation, format_violations, moves_of, shard_violations
+from zero.data.validation import (
+    SAMPLED_POSITIONS,
+    Opening,
+    Violation,
+    format_violations,
+    moves_of,
+    openings_of,
+    shard_violations,
+    stream_violations,
+)
 from zero.data.window import shard_mismatch
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of

@@ -54,9 +54,10 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet
     params = load_params(folder)
     generation = read_manifest(folder, GenerationId, GENERATION_FILE)
 
-    player = read_manifest(find_player(folder, params, generation), Champion)
+    player_dir = find_player(folder, params, generation)
+    player = read_manifest(player_dir, Champion)
+    specs = _plan(params, generation.number, player, player_dir, generation.resign_threshold, store)
     origin = origin_of(STAGE, params, generation, {"champion": player.weights.sha256})
-    specs = plan(folder, params, generation, store)
     if not specs:
         return _write_no_games(folder, origin)
     collected = collect_games(folder, params, specs, store, origin, folder / GAMES_DIR, progress)
@@ -74,7 +75,8 @@ def plan(folder: Path, params: Params, generation: GenerationId, store: Store) -
       StorageError: the player's manifest or weights are missing or corrupt, or the store cannot be written.
     """
     player_dir = find_player(folder, params, generation)
-    return _plan(params, generation.number, player_dir, generation.resign_threshold, store)
+    player = read_manifest(player_dir, Champion)
+    return _plan(params, generation.number, player, player_dir, generation.resign_threshold, store)
 
 
 def plan_next(folder: Path, params: Params, generation: GenerationId, store: Store) -> list[ShardSpec]:
@@ -94,14 +96,14 @@ def plan_next(folder: Path, params: Params, generation: GenerationId, store: Sto
             "plan ahead, set selfplay.overlap to true in params.yaml and commit it"
         )
     threshold = _measured_threshold(folder, generation)
-    champion_dir = folder / CHAMPION_DIR
+    champion = read_manifest(folder / CHAMPION_DIR, Champion)
     # `zero advance` replaces the champion before it writes the next number.
-    if read_manifest(champion_dir, Champion).generation >= generation.number:
+    if champion.generation >= generation.number:
         raise LineageError(
             f"generation {generation.number} of {generation.lineage} has just been decided, and `zero advance` is "
             "setting up the next one; plan it without --next when that is done"
         )
-    return _plan(params, generation.number + 1, champion_dir, threshold, store)
+    return _plan(params, generation.number + 1, champion, folder / CHAMPION_DIR, threshold, store)
 
 
 def find_player(folder: Path, params: Params, generation: GenerationId) -> Path:
@@ -163,8 +165,9 @@ def _write_no_games(folder: Path, origin: Origin) -> GameSet:
     return games
 
 
-def _plan(params: Params, number: int, player_dir: Path, threshold: float, store: Store) -> list[ShardSpec]:
-    player = read_manifest(player_dir, Champion)
+def _plan(
+    params: Params, number: int, player: Champion, player_dir: Path, threshold: float, store: Store
+) -> list[ShardSpec]:
     digest = store.put_weights(checked_path(player.weights, player_dir).read_bytes())
     return plan_shards(params, STAGE, params.selfplay, number, (digest,), threshold)
 

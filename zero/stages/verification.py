@@ -19,6 +19,7 @@ from zero.config.params import Params, VerificationParams, load_params
 from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, game_record, read_records
 from zero.errors import LineageError, MismatchError, StorageError
+from zero.games.rules import rules_of
 from zero.search.streams import next_below, stream_of
 from zero.stages import gating, selfplay
 from zero.stages.collect import size_limits
@@ -199,7 +200,8 @@ def _compare(folder: Path, shard: SampledShard, store: Store, second: Store) -> 
     stored = second.get_shard(shard.spec.key())
     if stored is None:
         raise StorageError(f"the re-executed shard of {path} is missing from {second.url}; run `dvc repro` again")
-    reexecuted = read_records(stored.data, "the re-executed shard", size_limits(shard.spec))
+    limits = size_limits(rules_of(shard.spec.game), shard.spec.num_games)
+    reexecuted = read_records(stored.data, "the re-executed shard", limits)
     if difference := game_difference(read_records(path.read_bytes(), str(path)), reexecuted):
         reason = f"{games_dir}/{path.name} differs from its re-execution: {difference}"
         quarantine_games(folder, games_dir, shard.ref, reason, store)
