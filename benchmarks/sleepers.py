@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import dask.config
 from distributed import Worker
 
 from flows import workers as flow_workers
+from flows.engine import IDLE_SETTINGS
 from infra.local import HOST
 from zero.stages.spec import ShardReceipt, ShardSpec
 from zero.stages.worker import finished_receipt
@@ -90,6 +92,8 @@ def run_workers(scheduler: str, count: int) -> None:
     flow_workers._children = Sleeper()  # type: ignore[assignment]
     options = {"nthreads": 1, "memory_limit": 0, "preload": ["flows.workers"], "host": HOST, "dashboard": False}
     options |= {"dashboard_address": f"{HOST}:0", "local_directory": str(Path(os.environ["ZERO_STORE"]).parent)}
+
+    dask.config.set(IDLE_SETTINGS)
 
     async def serve() -> None:
         workers = [Worker(scheduler, **options) for _ in range(count)]

@@ -34,7 +34,7 @@ from benchmarks.setting import changed
 from benchmarks.sleepers import SECONDS_VARIABLE, STARTS_FILE, Workers, shard_bytes
 from flows import tasks
 from flows import workers as flow_workers
-from flows.engine import ALLOWED_FAILURES, Engine
+from flows.engine import ALLOWED_FAILURES, IDLE_SETTINGS, Engine
 from flows.reports import Progress
 from infra.local import HOST, QUIET, address
 from infra.pools import answers
@@ -216,7 +216,11 @@ def main(
         place = ("--host", HOST, "--port")
         pids = {"flow": os.getpid()}
         command = ("distributed.cli.dask_scheduler", *place, ports["scheduler"], "--dashboard-address=:0")
-        dask_settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(ALLOWED_FAILURES)}
+        of_scheduler = {"distributed.scheduler.allowed-failures": ALLOWED_FAILURES, **IDLE_SETTINGS}
+        dask_settings = {
+            "DASK_" + key.upper().replace(".", "__").replace("-", "_"): str(value)
+            for key, value in of_scheduler.items()
+        }
         pids["scheduler"] = stack.enter_context(started(folder, *command, **dask_settings)).pid
         if prefect:
             logged = {"PREFECT_SERVER_LOGGING_LEVEL": "INFO", "COLUMNS": "1000"}

@@ -52,7 +52,14 @@ a child process of the worker, so a shard hardly ever kills its worker. The file
 """
 START_SECONDS = 300
 """Time that a local worker has to start; on a busy machine its imports take a minute."""
-LOCAL_SETTINGS = {"distributed.deploy.lost-worker-timeout": "365 days"}
+IDLE_SETTINGS = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+}
+"""Settings of Dask for a worker, which only waits while its child plays: with Dask's own it takes 1.8 % of a core, with
+these 0.1 %. The compose files and the manifests of Kubernetes have them too."""
+LOCAL_SETTINGS = {"distributed.deploy.lost-worker-timeout": "365 days", **IDLE_SETTINGS}
 """Settings of Dask while there is a local cluster. By default it closes a worker's nanny for good if the worker is not
 back 15 seconds after it was killed."""
 POLL_SECONDS = 0.2

@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, Scheduler
 from distributed.security import Security
 
-from flows.engine import ALLOWED_FAILURES
+from flows.engine import ALLOWED_FAILURES, IDLE_SETTINGS
 from flows.workers import STAGES, code_resource
 from infra.certificates import make_certificates
 from tests.end_to_end.project import SOURCE_DIR
@@ -22,19 +22,23 @@ from zero.stages.spec import code_digest, lock_file_digest
 
 
 def settings_of(name: str, certificates: Path) -> dict[str, str]:
-    """Dask's settings of a service of compose.yaml, with these certificates."""
+    """Dask's variables of a service of compose.yaml, with these certificates."""
     environment = merged()["services"][name]["environment"]
     places = {"/run/secrets/dask-": f"{certificates}/"}
     return {key: moved(value, places) for key, value in environment.items() if key.startswith("DASK_")}
 
 
-def security_of(name: str, certificates: Path) -> Security:
-    """What Dask reads from the settings of a service, with these certificates."""
-    found = {
+def read_by_dask(name: str, certificates: Path) -> dict[str, object]:
+    """The settings that Dask reads from these variables."""
+    return {
         key.removeprefix("DASK_").lower().replace("__", "."): dask.config.interpret_value(value)
         for key, value in settings_of(name, certificates).items()
     }
-    with dask.config.set(found):
+
+
+def security_of(name: str, certificates: Path) -> Security:
+    """The certificates of a service."""
+    with dask.config.set(read_by_dask(name, certificates)):
         security = Security()
     assert security.require_encryption is True
     return security
@@ -58,6 +62,12 @@ def started(certificates: Path, folder: Path) -> Iterator[tuple[str, list["subpr
 def allowed_failures(dask_scheduler: Scheduler) -> int:
     """Runs on the scheduler: the deaths of workers that a task survives."""
     return int(dask_scheduler.allowed_failures)
+
+
+@pytest.mark.parametrize("name", ["scheduler", "trainer", "worker"])
+def test_a_part_that_waits_takes_little_processor_time(name: str, certificates: Path) -> None:
+    with dask.config.set(read_by_dask(name, certificates)):
+        assert {key: dask.config.get(key) for key in IDLE_SETTINGS} == IDLE_SETTINGS
 
 
 def test_scheduler_and_worker_work_together_with_certificates(certificates: Path, tmp_path: Path) -> None:
