@@ -22,7 +22,16 @@ from prefect import flow, task
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows import workers
-from flows.engine import ALLOWED_FAILURES, TASKS_PER_WORKER, Engine, LostError, _fetch, _outcome, probe
+from flows.engine import (
+    ALLOWED_FAILURES,
+    IDLE_SETTINGS,
+    TASKS_PER_WORKER,
+    Engine,
+    LostError,
+    _fetch,
+    _outcome,
+    probe,
+)
 from flows.workers import code_resource, play_shard, report_progress, train
 from tests.flows.examples import smoke_params
 from tests.infra.servers import Servers, free_port
@@ -54,6 +63,12 @@ def listening() -> list[str]:
     processes = (psutil.Process(), psutil.Process().parent())
     found = [one for process in processes if process for one in process.net_connections("tcp")]
     return [one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN]
+
+
+@task(persist_result=False)
+def settings_of_a_worker() -> dict[str, Any]:
+    """Settings of Dask in the worker's process."""
+    return {key: dask.config.get(key) for key in IDLE_SETTINGS}
 
 
 @task(persist_result=False)
@@ -132,13 +147,17 @@ def test_local_workers_that_cannot_start_again_are_reported(params: Params, tmp_
     assert len(run_in_flow(submits)) == 2
 
 
-def test_a_local_cluster_is_reached_from_this_machine_only(params: Params, tmp_path: Path) -> None:
+def test_a_local_cluster_is_reached_from_this_machine_only_and_waits_at_little_cost(
+    params: Params, tmp_path: Path
+) -> None:
     def asks() -> Any:
         with Engine(params, params.executor, tmp_path / "dask", pytest.fail) as engine:
-            return [state.result() for state in engine.wait(engine.submit(listening, [{}], 10, [{OURS: 1}]))]
+            runs = [engine.submit(asked, [{}], 10, [{OURS: 1}]) for asked in (listening, settings_of_a_worker)]
+            return [state.result() for run in runs for state in engine.wait(run)]
 
-    (addresses,) = run_in_flow(asks)
+    addresses, settings = run_in_flow(asks)
     assert len(addresses) >= 3 and {*addresses} == {"127.0.0.1"}
+    assert settings == IDLE_SETTINGS
 
 
 def test_the_processes_of_a_gpu_share_its_worker(
