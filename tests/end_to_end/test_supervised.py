@@ -61,7 +61,10 @@ def committed(imported: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Li
 def learned(committed: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
     """Generation 1 learned from the dataset; generation 2 from its own games too."""
     lineage = copy_of(committed, tmp_path_factory.mktemp("learned"))
-    zero(lineage.home, "new", "tiny", "--params", "smoke.yaml")
+    made = zero(lineage.home, "new", "tiny", "--params", "smoke.yaml", ZERO_PROGRESS="json")
+    number = read_dataset(lineage.home / DATASET).splits["train"].num_games
+    event = {"event": "progress", "stage": "dataset", "done": number, "total": number}
+    assert json.loads(made.stdout.splitlines()[0]) == event
     make_generation(lineage)
     change_params(lineage, selfplay__num_games=24, verification__shard_fraction=0.0)
     shutil.rmtree(lineage.workspace / DATASET)  # nothing needs it after generation 0

@@ -152,8 +152,9 @@ def test_a_local_cluster_is_reached_from_this_machine_only_and_waits_at_little_c
 ) -> None:
     def asks() -> Any:
         with Engine(params, params.executor, tmp_path / "dask", pytest.fail) as engine:
-            runs = [engine.submit(asked, [{}], 10, [{OURS: 1}]) for asked in (listening, settings_of_a_worker)]
-            return [state.result() for run in runs for state in engine.wait(run)]
+            (addresses,) = engine.wait(engine.submit(listening, [{}], 10, [{OURS: 1}]))
+            (settings,) = engine.wait(engine.submit(settings_of_a_worker, [{}], 10, [{OURS: 1}]))
+            return addresses.result(), settings.result()
 
     addresses, settings = run_in_flow(asks)
     assert len(addresses) >= 3 and {*addresses} == {"127.0.0.1"}

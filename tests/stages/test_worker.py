@@ -1,7 +1,10 @@
 """The worker around its games; test_executor.py and test_collect.py test it with real shards."""
 
+import json
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +22,22 @@ from zero.stages.spec import plan_shards
 from zero.storage.store import Store
 
 T = TypeVar("T")
+
+
+STANDS_STILL = """
+import sys, time
+from zero.stages import worker
+from zero.storage.store import Store
+
+def play(spec, store, progress, is_first):
+    for done in range(1, 9):
+        time.sleep(0.5)
+        progress(done)
+    time.sleep(600)
+
+worker.play_into_store, worker.STALL_SECONDS = play, 3.0
+worker.main(Store(sys.argv[1]))
+"""
 
 
 class CountingStore(Store):
@@ -81,3 +100,24 @@ def test_a_shard_costs_few_requests_to_an_object_store(tmp_path: Path) -> None:
     assert missing_shards([spec], store) == [] and isinstance(take_shard(spec, store), CheckedShard)
     counts.append(store.num_requests)
     assert [after - before for before, after in pairwise(counts)] == [1, 6, 4]
+
+
+def test_a_worker_that_stands_still_ends_itself_and_one_that_waits_or_plays_does_not(tmp_path: Path) -> None:
+    params, store = smoke_params(), Store(str(tmp_path))
+    spec = plan_shards(params, "selfplay", params.selfplay, 1, (put_network(store, params),))[0]
+    command = [sys.executable, "-c", STANDS_STILL, store.url]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin and process.stdout and process.stderr
+        process.stdin.write("{}\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["event"] == "error"  # the worker has started
+        time.sleep(4.0)
+        assert process.poll() is None
+        process.stdin.write(spec.model_dump_json() + "\n")
+        process.stdin.flush()
+        events = [json.loads(process.stdout.readline()) for _ in range(8)]  # in 4 seconds
+        assert events == [{"event": "progress", "done": done} for done in range(1, 9)]
+        assert process.wait(60) == worker.EXIT_STALLED
+        assert "no batch for 3 s" in process.stderr.read()

@@ -1,6 +1,7 @@
 """Commands for lineages: create, show, record, track, restore, roll back and branch them."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -45,14 +46,17 @@ def new(
     from zero.config.params import parse_params
     from zero.lineage.workspace import new_lineage, uncommitted_files
     from zero.network.profile import this_machine
+    from zero.progress import progress_of
 
     home = home_dir()
     text, source = params_source(preset, params)
     machine = this_machine(text)
     resolved = resolve_auto(text, machine)
-    profile = parse_params(resolved, source).profile
-    check_profile(profile, machine, source)
-    workspace = new_lineage(home, lineage, resolved, source)
+    parsed = parse_params(resolved, source)
+    check_profile(parsed.profile, machine, source)
+    # Without imported games it takes seconds.
+    with progress_of("dataset", "games") if parsed.dataset else nullcontext() as progress:
+        workspace = new_lineage(home, lineage, resolved, source, progress)
     if uncommitted := uncommitted_files(home):
         typer.echo(f"warning: a lineage starts from committed code; not committed: {', '.join(uncommitted)}", err=True)
     if as_json:
@@ -60,7 +64,7 @@ def new(
         return
     typer.echo(f"lineage {lineage} starts with {lineage}/gen-0000 in {workspace}")
     if resolved != text:
-        typer.echo(explain(profile, machine))
+        typer.echo(explain(parsed.profile, machine))
     note(f"next: make generation LINEAGE={lineage}")
 
 

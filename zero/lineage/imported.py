@@ -9,6 +9,7 @@ from pathlib import Path
 
 from zero.config.params import Params
 from zero.errors import LineageError, ParamsError
+from zero.progress import Progress
 from zero.record.provenance import DATASET
 from zero.storage.files import link_or_copy, read_manifest, sha256_file, write_manifest
 from zero.storage.layout import REPLAY_DIR
@@ -52,8 +53,10 @@ def copy_dataset(home: Path, workspace: Path, params: Params) -> None:
         raise LineageError(f"{name} has changed since {file} was committed; {remedy}, or `dvc checkout {file}`")
 
 
-def write_first_window(workspace: Path, params: Params, origin: Origin) -> None:
+def write_first_window(workspace: Path, params: Params, origin: Origin, progress: Progress | None = None) -> None:
     """Writes `state/replay` of a new lineage: the training split of the dataset, or no games.
+
+    `progress` is called with the games that have been replayed, and all games of the split.
 
     Raises:
       StorageError: a file of the dataset is missing or corrupt, or has games that an import does not make, or there are
@@ -67,13 +70,18 @@ def write_first_window(workspace: Path, params: Params, origin: Origin) -> None:
         folder = workspace / params.dataset
         origin = origin.model_copy(update={"inputs": {DATASET: sha256_file(folder / MANIFEST_FILE)}})
         dataset = read_dataset(folder)
-        for file in files_of(folder, dataset, "train"):
+        files = files_of(folder, dataset, "train")
+        done, total = 0, sum(file.num_games for file in files)
+        for file in files:
             # Checks the hash and the games; training reads the window without replaying them.
             read_part(folder, file, rules_of(dataset.game), dataset.options.opening_moves)
             link_or_copy(folder / file.games.path, workspace / REPLAY_DIR / file.games.path)
             rows.append(
                 WindowShard(shard=_shard(file.games, file.first_game, file.num_games, file.num_positions), skip_games=0)
             )
+            done += file.num_games
+            if progress:
+                progress(done, total)
     window = Window(
         origin=origin,
         shards=tuple(rows),

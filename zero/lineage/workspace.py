@@ -17,6 +17,7 @@ from zero.config.params import PARAMS_FILE, Params, params_digest, params_text, 
 from zero.errors import LineageError
 from zero.lineage.imported import copy_dataset, write_first_window
 from zero.lineage.recovery import recover_from_crash
+from zero.progress import Progress
 from zero.record.costs import fetch_notes
 from zero.record.history import check_known_tag
 from zero.record.ledger import FIRST_PREVIOUS, NAME_PATTERN, append_entry, generation_tag, parse_ledger, read_ledger
@@ -159,7 +160,7 @@ def clear_stop(workspace: Path) -> None:
     (workspace / ".git" / STOP_FILE).unlink(missing_ok=True)
 
 
-def new_lineage(home: Path, lineage: str, text: str, source: str) -> Path:
+def new_lineage(home: Path, lineage: str, text: str, source: str, progress: Progress | None = None) -> Path:
     """Makes a lineage with its generation 0, the seeded random network. A failed call leaves nothing behind.
 
     Args:
@@ -167,6 +168,7 @@ def new_lineage(home: Path, lineage: str, text: str, source: str) -> Path:
       lineage: name of the lineage.
       text: a parameters file in which no value is `auto`; the workspace gets one with every parameter.
       source: name of that text in errors.
+      progress: called with the imported games that have been replayed, and all of them.
 
     Returns:
       The workspace.
@@ -198,7 +200,7 @@ def new_lineage(home: Path, lineage: str, text: str, source: str) -> Path:
         write_atomic(building / PARAMS_FILE, params_text(params).encode())
         if params.dataset:
             copy_dataset(home, building, params)
-        _write_first_state(building, lineage, params)
+        _write_first_state(building, lineage, params, progress)
         dvc(building, "add", "--quiet", *STATE_DIRS)
         git(building, "add", "--all")
         git(building, "commit", "--quiet", "-m", f"{lineage}: generation 0, the seeded random network")
@@ -300,7 +302,7 @@ def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] 
         raise
 
 
-def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
+def _write_first_state(folder: Path, lineage: str, params: Params, progress: Progress | None) -> None:
     # These import torch, which nothing else here needs.
     from zero.network.optimizer import new_optimizer, optimizer_bytes
     from zero.network.weights import new_network, weights_bytes
@@ -334,7 +336,7 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
         optimizer=file_ref(trainee_dir / OPTIMIZER_FILE, trainee_dir),
     )
     write_manifest(trainee_dir, checkpoint)
-    write_first_window(folder, params, origin)
+    write_first_window(folder, params, origin, progress)
     first = GenerationId(lineage=lineage, number=1, resign_threshold=NO_RESIGNATION)
     write_manifest(folder, first, GENERATION_FILE)
     entry = LedgerEntry(

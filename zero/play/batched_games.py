@@ -164,7 +164,7 @@ def play_games(
       streams: [M, 3] uint64, see `zero.search.streams`.
       num_slots: number of games in play at once, rounded up to a multiple of the number of parts.
       max_nodes: capacity of a tree.
-      progress: called with the number of ended games, each time it grows.
+      progress: called with the number of ended games after each batch.
       search_threads: number of parts that are searched at once, in addition to the network's own threads.
       half_batches: True: double buffering, one half of the games is searched while the network evaluates the other.
       stop_after: number of ended games to stop at; 0: play all.
@@ -219,7 +219,7 @@ def play_half_batches(
 
     With two halves, one is searched while the other is evaluated, if the evaluators are asynchronous.
     """
-    reported = num_idle = 0
+    num_idle = 0
     turns = itertools.cycle(halves)
     half = next(turns)
     half.begin_search(pool)
@@ -234,8 +234,7 @@ def play_half_batches(
             half = next(turns)
             half.wait()
             half.begin_search(pool)
-            if progress and done > reported:
-                reported = done
+            if progress:
                 progress(done)
     finally:
         for each in halves:  # one may be on the device

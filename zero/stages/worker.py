@@ -10,6 +10,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
@@ -36,8 +37,11 @@ from zero.stages.spec import (
 from zero.storage.files import canonical_json, sha256_bytes
 from zero.storage.store import Store
 
-EXIT_PARENT_DIED = 3
-"""Exit status of a worker whose parent died while it played."""
+EXIT_PARENT_DIED, EXIT_STALLED = 3, 4
+"""Exit statuses of a worker whose parent died while it played, and of one that stood still."""
+STALL_SECONDS = 3600.0
+"""Time without a batch after which a worker ends itself, so that its shard is played again: a driver or a library can
+hang. A batch of the largest network takes minutes on a slow processor."""
 
 
 def play_into_store(
@@ -51,7 +55,7 @@ def play_into_store(
     Args:
       spec: what to play.
       store: where the weights are, and where the shard goes.
-      progress: called with the number of finished games.
+      progress: called with the number of finished games after each batch.
       is_first: True for the first shard of this process, which is charged for the start of the process.
 
     Raises:
@@ -143,9 +147,12 @@ def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
     """Plays the specifications in `lines_in` until it ends; a shard in progress is then abandoned."""
     specs: queue.Queue[str | None] = queue.Queue()
     busy = threading.Event()
+    reported, last_batch = 0, time.monotonic()
 
     def read() -> None:
+        nonlocal last_batch
         for line in lines_in:
+            last_batch = time.monotonic()  # before `busy`: this worker may have waited for hours
             # Before `put`: afterwards the main thread could have played and cleared it already, and it would stay set.
             busy.set()
             specs.put(line)
@@ -154,17 +161,34 @@ def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
             os._exit(EXIT_PARENT_DIED)
         specs.put(None)
 
+    def watch() -> None:
+        while True:
+            time.sleep(STALL_SECONDS / 60)
+            if busy.is_set() and time.monotonic() - last_batch > STALL_SECONDS:
+                text = f"no batch for {STALL_SECONDS:.0f} s: the network, its library or its driver hangs"
+                print(text, file=sys.stderr, flush=True)
+                os._exit(EXIT_STALLED)
+
     def write_event(event: str, **fields: Any) -> None:
         lines_out.write(json.dumps({"event": event, **fields}) + "\n")
         lines_out.flush()
 
+    def report(done: int) -> None:
+        nonlocal reported, last_batch
+        last_batch = time.monotonic()
+        if done > reported:
+            reported = done
+            write_event("progress", done=done)
+
     # A thread of its own reads the input, so that the end of the parent is seen also in the middle of a shard.
     threading.Thread(target=read, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
     is_first = True
     while (line := specs.get()) is not None:
         try:
+            reported = 0
             spec = PartialShard.model_validate_json(line)
-            receipt = play_into_store(spec, store, lambda done: write_event("progress", done=done), is_first)
+            receipt = play_into_store(spec, store, report, is_first)
             is_first = False
             busy.clear()
             write_event("receipt", **receipt.model_dump(mode="json"))
