@@ -36,13 +36,13 @@ up: setup ## start the Prefect and MLflow servers and a worker; deploy the flows
 	@$(local) up
 
 generation: up ## make one generation of LINEAGE: play, train, gate, record (creates the lineage the first time)
-	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
+	@[ -d "$${ZERO_HOME:-.}/.zero/workspaces/$(LINEAGE)" ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
 	@echo 'Watching the run. Ctrl-C stops watching; `make down` cancels the run.'
 	@$(watch) zero-generation --param 'lineage="$(LINEAGE)"' --watch | $(story)
 	@echo; $(run) zero status --last $(LINEAGE)
 
 campaign: up ## make N generations of LINEAGE in a row
-	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
+	@[ -d "$${ZERO_HOME:-.}/.zero/workspaces/$(LINEAGE)" ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
 	@echo 'Watching the run. Ctrl-C stops watching; `make down` cancels the run.'
 	@$(watch) zero-campaign --param 'lineage="$(LINEAGE)"' --param num_generations=$(N) --watch | $(story)
 	@echo; $(run) zero status --last $(LINEAGE)

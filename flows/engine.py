@@ -22,6 +22,7 @@ from distributed.scheduler import KilledWorker
 from distributed.security import Security
 from prefect import State, Task, get_run_logger
 from prefect.client.schemas.objects import TaskRunResult
+from prefect.context import SettingsContext, get_settings_context
 from prefect_dask import DaskTaskRunner
 from prefect_dask.task_runners import PrefectDaskFuture
 
@@ -133,9 +134,12 @@ class Engine:
         upstream = after.state_details.task_run_id if after else None
         inputs = {"spec": {TaskRunResult(id=upstream)}} if upstream else {}
         for given, needed in zip(parameters, resources, strict=True):
+            runner = self._connected()
             # Local workers play with the code of the workspace, so the code that they announce does not matter.
-            with dask.annotate(priority=priority, **({} if self.is_local else {"resources": needed})):
-                run = self._connected().submit(task, given, dependencies=inputs)
+            resources_of_run = {} if self.is_local else {"resources": needed}
+            settings = contextlib.nullcontext() if self.is_local else settings_of_worker()
+            with dask.annotate(priority=priority, **resources_of_run), settings:
+                run = runner.submit(task, given, dependencies=inputs)
             yield run
 
     def wait(self, runs: Iterable[Run], report: Report = lambda _: None) -> list[State[Any]]:
@@ -310,6 +314,20 @@ class Engine:
         """Called by Dask's thread with an event of the topic."""
         part, done, total = (event[1][name] for name in ("part", "done", "total"))
         self._progress[str(part)] = (int(done), int(total))
+
+
+class SettingsOfWorker(SettingsContext):
+    """Prefect's settings, which are not sent with a task: the address of its server can differ between machines."""
+
+    def serialize(self, include_secrets: bool = True) -> dict[str, Any]:
+        """Nothing: the worker then keeps its own settings."""
+        return {}
+
+
+def settings_of_worker() -> SettingsOfWorker:
+    """Prefect's settings of this process; a context in which tasks are submitted without them."""
+    here = get_settings_context()
+    return SettingsOfWorker(profile=here.profile, settings=here.settings)
 
 
 class LostError(Exception):

@@ -12,7 +12,7 @@ from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import git, zero
 from tests.infra.servers import free_port
 from tests.tracking.server import Server
-from zero.audit import Audit, AuditCheck, Finding, Mark, audit
+from zero.audit import Audit, AuditCheck, Finding, Mark, audit, registry
 from zero.record.lineages import ProjectRecord
 from zero.tracking.audit import read_catalogue
 from zero.tracking.pages import run_key
@@ -129,6 +129,8 @@ class Audited(NamedTuple):
     """Audits of one server."""
 
     unchanged: Audit
+    without_data: Audit
+    """The data of a generation is not on this machine."""
     shown: str
     """Output of the command."""
     of_an_unknown_lineage: object
@@ -143,14 +145,17 @@ class Audited(NamedTuple):
 def audited(gone_on: Lineage, notebook: Path, tmp_path_factory: pytest.TempPathFactory) -> Audited:
     """Tiny is rolled back to generation 1 as number 3, and its generation 4 is refused; kid branches from 1."""
     folder = Path(shutil.copytree(notebook, tmp_path_factory.mktemp("spoiled") / "mlflow"))
-    record, server = Record(gone_on.home), Server(folder)
+    record, server, expected_of = Record(gone_on.home), Server(folder), registry._expected_of
     try:
         unchanged = record.audit("", server.uri)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(registry, "_expected_of", lambda each: None if each.tag == tag_of(1) else expected_of(each))
+            without_data = record.audit("", server.uri)
         shown = zero(record.home, "audit", tag_of(2), MLFLOW_TRACKING_URI=server.uri, COLUMNS="170").stdout
         unknown = read_catalogue("unknown", server.uri)
         spoiled = Spoiled(record, server, folder)
         wanted = {change.__name__: change(spoiled) for change in CHANGES}
-        return Audited(unchanged, shown, unknown, wanted, record.mismatches(server.uri))
+        return Audited(unchanged, without_data, shown, unknown, wanted, record.mismatches(server.uri))
     finally:
         server.stop()
 
@@ -159,6 +164,12 @@ def test_unchanged_server_agrees(audited: Audited) -> None:
     assert [finding.line() for finding in audited.unchanged.findings] == []
     assert [row.marks[AuditCheck.REGISTRY] for row in audited.unchanged.rows] == [Mark.OK] * 7
     assert f"no mismatches (MLflow {audited.unchanged.mlflow})" in audited.shown and "not checked" not in audited.shown
+
+
+def test_data_that_is_not_here_is_missing_and_no_mismatch(audited: Audited) -> None:
+    """The ladder adds up the games of all generations before."""
+    (finding,) = audited.without_data.findings
+    assert (finding.tag, finding.mark) == (tag_of(1), Mark.MISSING)
 
 
 @pytest.mark.parametrize("change", [change.__name__ for change in CHANGES])

@@ -204,6 +204,11 @@ def test_properties_of_old_files_may_have_small_letters():
     assert read_sgf("(;GaMe[1]SiZe[9];Black[aa])").actions == (0,)
 
 
+def test_names_of_properties_may_have_digits():
+    """LizzieYzy writes the winning rate of a second engine so."""
+    assert read_sgf("(;GM[1]SZ[9]LZOP2[x];B[aa]LZ2[KataGo 55 1k])").actions == (0,)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -19,9 +19,9 @@ def newest(digest: str) -> Newest:
     """A lineage with a result for the test games of this digest; no result without a digest."""
     generation = object.__new__(Generation)
     if not digest:
-        return Newest(generation, None)
+        return Newest(generation, 0, None)
     found = Evaluation(network="champion", weights="a" * 64, games="test", games_digest=digest * 64, metrics=METRICS)
-    return Newest(generation, found)
+    return Newest(generation, 0, found)
 
 
 def test_networks_with_different_test_games_are_not_compared() -> None:

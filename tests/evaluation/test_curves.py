@@ -17,7 +17,7 @@ from zero.evaluation.curves import (
     write_curves,
 )
 from zero.evaluation.held_out import Evaluation, GenerationEvaluation, Metrics, backfill
-from zero.evaluation.ladder import CurvePoint, Ladder, Scale, lineage_ladder
+from zero.evaluation.ladder import CurvePoint, Entry, Ladder, LadderRow, Scale, lineage_ladder
 from zero.storage.files import read_manifest
 
 METRICS = Metrics(num_positions=10, policy_accuracy=0.4, cross_entropy=2.0, value_error=0.9, entropy=1.0)
@@ -125,3 +125,12 @@ def test_ratings_of_one_scale() -> None:
             ParamsError, match="the ratings of one have the scale GNU Go = 1800 at 20 simulations, those of other "
         ):
             _common_scale([ladder("one"), other])
+
+
+def test_the_scale_is_that_of_the_group_of_the_curve() -> None:
+    one = ladder("one")
+    entry = Entry.model_construct(key=one.curve[0].key)
+    row = LadderRow(entry=entry, group=1, games=1.0, opponents=1, elo=9.0, low=1.0, high=19.0)
+    first = Scale(reference="one/gen-0000", elo=0.0, is_anchor=False, num_players=3)
+    two_groups = one.model_copy(update={"scales": (first, *one.scales), "rows": (row,)})
+    assert _common_scale([two_groups, ladder("other")]) == "GNU Go = 1800 at 20 simulations"

@@ -175,6 +175,8 @@ def test_only_the_longest_of_equal_matches_counts(home, params):
     longest = write_match(home, params.game, pair, num_games=8)
     write_match(home, params.game, pair, num_games=6)
     other = write_match(home, params.game, pair, num_games=4, seed=2)
+    # The same champion after a refused challenger.
+    write_match(home, params.game, (pair[0].model_copy(update={"name": "tiny/gen-0009"}), RANDOM), num_games=6)
     matches = [result for result in lineage_ladder(home, "tiny").results if result.kind == "match"]
     assert {(result.source, result.num_games) for result in matches} == {(longest.name, 8), (other.name, 4)}
 

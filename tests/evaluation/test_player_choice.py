@@ -87,6 +87,13 @@ def test_the_winner_of_recorded_matches_plays(home, players, chosen, reason):
     assert choose(home) == (chosen, [f"{chosen} plays: {reason}. To choose the {which}: `zero play {other}`."])
 
 
+def test_a_game_of_two_matches_counts_once(home):
+    write_match(home, (CHAMPION, SHIPPED), 6, 4)
+    write_match(home, (CHAMPION, SHIPPED), 7, 3)
+    write_match(home, (CHAMPION, SHIPPED), 7, 5)
+    assert "it won 7 and lost 5 games" in choose(home)[1][0]
+
+
 def test_matches_with_unequal_searches_do_not_count(home):
     write_match(home, (f"{SHIPPED},simulations=800", CHAMPION), 10, 0)
     assert choose(home)[0] == CHAMPION

@@ -118,6 +118,15 @@ def test_repeated_games_are_said(home: Path) -> None:
     assert tournament_lines(few) == ["3 of 4 games repeat another one; give --openings 4 for different games"]
 
 
+def test_groups_without_games_between_them_are_said(home: Path) -> None:
+    found = play_tournament(home, PLAYERS[1:], 4)
+    (pairing,) = found.pairings
+    apart = pairing.model_copy(update={"players": ("c" * 64, "d" * 64), "unique_games": 4})
+    one = pairing.model_copy(update={"unique_games": 4})
+    lines = tournament_lines(found.model_copy(update={"pairings": (one, apart)}))
+    assert lines == ["2 groups of players have no games between them; their ratings cannot be compared"]
+
+
 @pytest.mark.parametrize(
     ("players", "message"),
     [

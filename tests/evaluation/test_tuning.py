@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.end_to_end.project import edit_params
 from zero.cli.app import app
 from zero.config.params import parse_params, preset_text
 from zero.errors import ParamsError, WorkerError
@@ -42,6 +44,7 @@ def empty(is_logarithmic: bool = False) -> Tuning:
     spec = TuningSpec(
         player="go9",
         weights="a" * 64,
+        settings="b" * 64,
         parameter="c_puct",
         low=0.5,
         high=8.0,
@@ -150,6 +153,14 @@ def test_a_promotion_does_not_change_the_player(home: Path, monkeypatch: pytest.
     monkeypatch.setattr(module, "run_match", promoting)
     tuning, _, _ = tune(home, PLAYER, "c_puct", 0.5, 8.0, 10, games_per_trial=2)
     assert weights == {tuning.spec.weights}
+
+
+@pytest.mark.parametrize("changed", [{"search__first_play": "zero"}, {"game__komi": 3.5}])
+def test_other_parameters_begin_another_tuning(home: Path, changed: dict[str, Any]) -> None:
+    _, _, folder = tune(home, PLAYER, "c_puct", 0.5, 8.0, 10, games_per_trial=2)
+    (home / "params.yaml").write_text(edit_params(preset_text("smoke"), **changed))
+    _, _, other = tune(home, PLAYER, "c_puct", 0.5, 8.0, 10, games_per_trial=2)
+    assert other != folder
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,12 @@ def seen_by_a_worker() -> tuple[str, int]:
     return os.environ["CUDA_VISIBLE_DEVICES"], get_worker().state.nthreads
 
 
+@task(persist_result=False)
+def address_of_prefect() -> str:
+    """Address of Prefect's server in a task."""
+    return str(PREFECT_API_URL.value())
+
+
 @pytest.fixture(autouse=True)
 def prefect_server(servers: Servers) -> Iterator[None]:
     with temporary_settings({PREFECT_API_URL: f"{servers.prefect}/api"}):
@@ -174,6 +180,23 @@ def test_the_processes_of_a_gpu_share_its_worker(
             return [state.result() for state in engine.wait(engine.submit(seen_by_a_worker, [{}] * 9, 10, [{}] * 9))]
 
     assert {*run_in_flow(asks)} == {("GPU-a", 2), ("GPU-b", 1)}
+
+
+def test_a_worker_elsewhere_uses_its_own_address_of_prefect(
+    params: Params, tmp_path: Path, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Kubernetes the workers reach another address than the flow."""
+    own = f"{servers.prefect}/api".replace("127.0.0.1", "localhost")
+    monkeypatch.setenv("PREFECT_API_URL", own)
+    with running(tmp_path) as made:
+        engine = Engine(params, ExecutorParams(kind="dask", address=made.address), tmp_path, lambda line: None)
+
+        def asks() -> Any:
+            with engine:
+                (state,) = engine.wait(engine.submit(address_of_prefect, [{}], 10, [{OURS: 1}]))
+                return state.result()
+
+        assert run_in_flow(asks) == own != PREFECT_API_URL.value()
 
 
 class Cluster:

@@ -5,11 +5,11 @@ import pytest
 from tests.end_to_end.lineages import Lineage
 from zero.config.params import parse_params
 from zero.errors import LineageError, StorageError
-from zero.interop.export import champion_maker, export_player
+from zero.interop.export import export_player
 from zero.players import networks
 from zero.players.networks import SHIPPED_DIR, SUBJECTS, read_player_folder, resolve_network, shipped_players
 from zero.record.ledger import entry_of, generation_tag, read_ledger
-from zero.record.lineages import ProjectRecord
+from zero.record.lineages import ProjectRecord, champion_maker
 from zero.record.provenance import read_envelope
 from zero.storage.files import sha256_bytes
 

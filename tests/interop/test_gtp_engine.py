@@ -24,7 +24,9 @@ POINT = re.compile(r"[A-E][1-5]|pass")
 
 
 def test_it_answers_its_name_and_version():
-    assert answers(engine(), "name;version;protocol_version") == ["zero", __version__, "2"]
+    """The version names the player: a lineage's name stands for another network after a promotion."""
+    expected = ["zero", f"{__version__} random", "2"]
+    assert answers(engine(random_session()), "name;version;protocol_version") == expected
 
 
 def test_all_commands_are_listed_and_known():

@@ -87,6 +87,15 @@ def test_a_file_that_cannot_be_loaded_changes_nothing(text, tmp_path):
     assert answer(one, "undo") == ""
 
 
+@pytest.mark.parametrize(("name", "codec"), [("Shift_JIS", "cp932"), ("gb2312", "gb18030")])
+def test_a_second_byte_that_is_a_backslash_hides_no_move(name, codec, tmp_path):
+    path = tmp_path / "game.sgf"
+    path.write_bytes(f"(;GM[1]SZ[5]CA[{name}]PW[{'表' if codec == 'cp932' else '乗'}];B[aa];W[bb];B[cc])".encode(codec))
+    one = engine()
+    assert answer(one, f"loadsgf {path}") == ""
+    assert answers(one, "undo;undo;undo")[:3] == ["", "", ""]
+
+
 def test_the_reason_is_in_the_answer(tmp_path):
     path = tmp_path / "x.sgf"
     path.write_text("(;SZ[5];B[aa];W[aa])")

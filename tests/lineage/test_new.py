@@ -1,6 +1,7 @@
 """A new lineage: of two commands with one name at once one makes it, and the folder has the usual modes."""
 
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -10,8 +11,9 @@ import pytest
 from tests.end_to_end.project import git, make_project
 from tests.parameters import smoke_text
 from zero.errors import LineageError, ZeroError
-from zero.lineage.workspace import new_folder, new_lineage
-from zero.storage.layout import LEDGER_FILE
+from zero.lineage.workspace import check_workspace, new_folder, new_lineage
+from zero.storage.layout import DVC_CACHE_DIR, DVC_LOCK, LEDGER_FILE, workspace_dir
+from zero.storage.vcs import dvc_cache_dir
 
 
 def test_two_commands_with_one_name_make_one_lineage(tmp_path: Path) -> None:
@@ -37,6 +39,45 @@ def test_two_commands_with_one_name_make_one_lineage(tmp_path: Path) -> None:
     assert (workspace / LEDGER_FILE).exists()
     assert {oct(path.stat().st_mode & 0o777) for path in (workspace, workspace / "state")} == {oct(0o750)}
     assert git(home, "tag").split() == ["twin/gen-0000"]
+
+
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_a_workspace_follows_its_project(tmp_path: Path, is_copy: bool) -> None:
+    """Before, a copy wrote into the project that it was copied from."""
+    home = make_project(tmp_path / "home")
+    new_lineage(home, "twin", smoke_text(), "smoke")
+    moved = tmp_path / "moved"
+    if is_copy:
+        shutil.copytree(home, moved, symlinks=True)
+    else:
+        home.rename(moved)
+    workspace = workspace_dir(moved, "twin")
+    check_workspace(workspace)
+    assert git(workspace, "config", "remote.origin.url").strip() == str(moved)
+    assert dvc_cache_dir(workspace) == moved / DVC_CACHE_DIR
+
+
+def test_a_lineage_from_a_tag_of_another_one_has_none_of_its_results(tmp_path: Path) -> None:
+    home = make_project(tmp_path / "home")
+    (home / "metrics").mkdir()
+    for name in (DVC_LOCK, "metrics/gating.json"):
+        (home / name).write_text("{}\n")
+    git(home, "add", "--force", DVC_LOCK, "metrics")
+    git(home, "commit", "--quiet", "-m", "as at a tag")
+    workspace = new_lineage(home, "twin", smoke_text(), "smoke")
+    committed = git(workspace, "ls-tree", "-r", "--name-only", "HEAD").split()
+    assert DVC_LOCK not in committed and not [name for name in committed if name.startswith("metrics/")]
+
+
+def test_a_project_without_a_commit_and_a_link_for_zero_are_errors(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "empty")
+    with pytest.raises(LineageError, match=r"has no committed \.dvc/config and dvc\.yaml; commit the project first"):
+        new_lineage(tmp_path / "empty", "twin", smoke_text(), "smoke")
+    home = make_project(tmp_path / "home")
+    (tmp_path / "large").mkdir()
+    (home / ".zero").symlink_to(tmp_path / "large")
+    with pytest.raises(LineageError, match=r"is a symbolic link, so .* would not find its project; set ZERO_HOME="):
+        new_lineage(home, "twin", smoke_text(), "smoke")
 
 
 def test_a_folder_that_a_killed_process_left_is_replaced_and_a_finished_one_is_kept(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from zero.stages import replay
 from zero.stages.replay import ReplayMetrics, window_size
 from zero.storage.files import checked_path, read_manifest, sha256_bytes, sha256_file, write_manifest
 from zero.storage.layout import GENERATION_FILE
-from zero.storage.manifests import FileRef, GameRecord, GameSet, GenerationId, Window
+from zero.storage.manifests import FileRef, GameRecord, GameSet, GenerationId, ShardRef, Window, WindowShard
 from zero.storage.store import Store
 
 RULES = rules_of(GO5)
@@ -91,6 +91,12 @@ def test_only_the_last_games_are_kept(tmp_path, size, num_shards, skip):
     assert len(list((tmp_path / "data/window").glob("*.parquet"))) == num_shards
 
 
+def held(*counts: tuple[int, int]) -> list[WindowShard]:
+    """Rows of a window with these (generation, number of games)."""
+    shards = [ShardRef.model_construct(generation=made_in, num_games=count) for made_in, count in counts]
+    return [WindowShard.model_construct(shard=shard, skip_games=0) for shard in shards]
+
+
 @pytest.mark.parametrize(
     ("fraction", "generation", "size"),
     [(1.0, 1, 10), (1.0, 7, 50), (0.5, 1, 10), (0.5, 2, 10), (0.5, 3, 15), (0.35, 3, 11), (0.5, 10, 50), (0.5, 11, 50)],
@@ -101,7 +107,8 @@ def test_the_window_grows_with_the_games_of_the_lineage(fraction, generation, si
         "replay": params.replay.model_copy(update={"window_fraction": fraction}),
         "selfplay": params.selfplay.model_copy(update={"num_games": 10}),
     }
-    assert window_size(params.model_copy(update=sections), generation, 0) == size
+    old = held((1, min(50, 10 * (generation - 1))))
+    assert window_size(params.model_copy(update=sections), generation, old) == size
 
 
 @pytest.mark.parametrize(
@@ -114,7 +121,22 @@ def test_imported_games_count_as_games_of_the_lineage(num_games, fraction, gener
         "replay": params.replay.model_copy(update={"window_fraction": fraction}),
         "selfplay": params.selfplay.model_copy(update={"num_games": num_games}),
     }
-    assert window_size(params.model_copy(update=sections), generation, imported) == size
+    old = held((0, imported), (1, num_games * (generation - 1)))
+    assert window_size(params.model_copy(update=sections), generation, old) == size
+
+
+@pytest.mark.parametrize(
+    ("num_games", "fraction", "before", "size"),
+    [(2, 1.0, 30, 32), (2, 1.0, 49, 50), (0, 1.0, 30, 30), (0, 0.5, 30, 30), (0, 0.5, 60, 50)],
+)
+def test_games_stay_if_later_generations_play_fewer(num_games, fraction, before, size):
+    """Generation 9 after generations of ten games."""
+    params = window_of(50)
+    sections = {
+        "replay": params.replay.model_copy(update={"window_fraction": fraction}),
+        "selfplay": params.selfplay.model_copy(update={"num_games": num_games}),
+    }
+    assert window_size(params.model_copy(update=sections), 9, held((0, 10), (1, before - 10))) == size
 
 
 def test_dropped_games_do_not_return_with_a_larger_window(tmp_path):

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.end_to_end.project import git as run_git
-from zero.storage.vcs import git
+from zero.storage.layout import DVC_CACHE_DIR
+from zero.storage.vcs import configure_dvc, dvc_cache_dir, git
 
 
 def test_a_damaged_file_is_shown_with_replaced_characters(tmp_path: Path) -> None:
@@ -12,3 +15,40 @@ def test_a_damaged_file_is_shown_with_replaced_characters(tmp_path: Path) -> Non
     run_git(tmp_path, "add", "--all")
     run_git(tmp_path, "commit", "--quiet", "-m", "damaged")
     assert git(tmp_path, "show", "HEAD:ledger.jsonl") == '{"generation": \ufffd}\n'
+
+
+def test_settings_of_the_user_change_no_file_and_stop_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        "core.autocrlf": "true",
+        "core.excludesFile": str(tmp_path / "ignored"),
+        "clone.defaultRemoteName": "upstream",
+        "push.gpgSign": "true",
+        "commit.gpgSign": "true",
+        "user.name": "kept",
+    }
+    (tmp_path / "ignored").write_text("*.csv\n")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", str(len(settings)))
+    for index, (name, value) in enumerate(settings.items()):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{index}", name)
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{index}", value)
+    project, clone = tmp_path / "project", tmp_path / "clone"
+    project.mkdir()
+    git(project, "init", "--quiet", "--initial-branch=main")
+    (project / "curve.csv").write_bytes(b"step\n")
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "-m", "curve")
+    git(tmp_path, "clone", "--quiet", str(project), str(clone))
+    assert (clone / "curve.csv").read_bytes() == b"step\n"
+    git(clone, "push", "--quiet", "origin", "main:other")
+    assert git(clone, "config", "user.name").strip() == "kept"
+
+
+@pytest.mark.parametrize("name", ["josé", "a b, #%'"])
+def test_the_cache_of_a_project_at_any_path(tmp_path: Path, name: str) -> None:
+    home, clone = tmp_path / name, tmp_path / "clone"
+    (clone / ".dvc").mkdir(parents=True)
+    (clone / ".dvc/config").touch()
+    configure_dvc(clone, home)
+    assert dvc_cache_dir(clone) == home / DVC_CACHE_DIR

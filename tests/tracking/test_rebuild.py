@@ -168,9 +168,12 @@ def test_runs_of_another_lineage_with_the_name_are_not_taken_for_its_own(gone_on
     wanted = "tags.`zero.tag` = 'kid/gen-0001' and tags.`zero.stage` = 'generation'"
     (run,) = client.search_runs([experiment.experiment_id], wanted)
     client.set_tag(run.info.run_id, "zero.ledger", "0" * 64)
-    done = zero(gone_on.home, "track", "kid", check=False, MLFLOW_TRACKING_URI=tracked.server.uri)
+    before = dump(tracked.server, "kid")
+    for option in ((), ("--rebuild",)):
+        done = zero(gone_on.home, "track", "kid", *option, check=False, MLFLOW_TRACKING_URI=tracked.server.uri)
+        assert done.returncode == 1 and "has another history of kid/gen-0001" in done.stderr
+        assert dump(tracked.server, "kid") == before
     client.set_tag(run.info.run_id, "zero.ledger", run.data.tags["zero.ledger"])
-    assert done.returncode == 1 and "has another history of kid/gen-0001" in done.stderr
 
 
 def test_a_deleted_experiment_is_rebuilt(gone_on: Lineage, tracked: Tracked) -> None:

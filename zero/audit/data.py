@@ -14,7 +14,7 @@ from zero.errors import StorageError
 from zero.record.generation import MANIFESTS, Generation, read_model
 from zero.record.objects import Out
 from zero.record.provenance import DATASET
-from zero.stages.replay import last_games, num_imported, window_name, window_size
+from zero.stages.replay import last_games, window_name, window_size
 from zero.stages.spec import WITHOUT_TRAINING, ShardSpec, code_digest, plan_shards
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, MATCH_DIR, REPLAY_DIR, STATE_DIRS, TRAINEE_DIR, WINDOW_DIR
@@ -219,7 +219,7 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
         )
         for ref in games.shards
     )
-    expected = last_games((*before, *entered), window_size(params, generation.number, num_imported(before)))
+    expected = last_games((*before, *entered), window_size(params, generation.number, before))
     yield from _compare_rows(where, window.shards, expected, remedy)
     num_games = sum(row.shard.num_games - row.skip_games for row in window.shards)
     yield from differs(where, "num_games of its rows", num_games, window.num_games, remedy)
@@ -228,7 +228,7 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
         oldest = shard(generation, WINDOW_DIR, window.shards[0].shard.file)
         if not isinstance(oldest, GameColumns):
             return
-        num_positions -= int(oldest.move_offsets[window.shards[0].skip_games])
+        num_positions -= int(oldest.move_offsets[min(window.shards[0].skip_games, oldest.num_games)])
     yield from differs(where, "num_positions of its rows", num_positions, window.num_positions, remedy)
 
 

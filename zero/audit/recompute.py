@@ -17,6 +17,7 @@ import yaml
 from zero.audit.results import StageResult
 from zero.config.settings import PROGRESS_OFF, STORE_OFF, Settings
 from zero.errors import LineageError
+from zero.lineage.recovery import recover_dvc
 from zero.lineage.workspace import checkout_generation
 from zero.storage.files import canonical_json, read_manifest, sha256_bytes, write_manifest
 from zero.storage.layout import DVC_LOCK, PIPELINE_FILE, STATE_DIRS
@@ -69,6 +70,7 @@ def clone_at(home: Path, tag: str, outs: Sequence[str], keep: Path | None) -> It
         raise LineageError(
             f"{keep} holds {notes.tag} at {notes.commit[:12]}; name a new folder for {tag}, or remove it"
         )
+    recover_dvc(keep)  # an earlier call may have been killed
     yield keep
 
 

@@ -113,15 +113,21 @@ def _check_ladder(
     found = ladders[0].points if ladders else frozenset()
     remedy = REBUILD.format(lineage=generations[0].lineage)
     games = 0.0
+    has_all_games = True
     for generation in generations:
         wanted = expected.get(generation.tag)
+        if wanted is None:  # its data is not here, so later totals are unknown
+            has_all_games = False
         if wanted is None or not wanted.pages or not _traces(generation, catalogue):
             continue
         own = {point.name: point for point in wanted.ladder}
-        if (total := own.get(pages.LADDER_GAMES)) is not None:
+        here = frozenset(point for point in found if point.step == generation.number)
+        if not has_all_games:
+            own.pop(pages.LADDER_GAMES, None)
+            here = frozenset(point for point in here if point.name != pages.LADDER_GAMES)
+        elif (total := own.get(pages.LADDER_GAMES)) is not None:
             games += total.value
             own[total.name] = total._replace(value=games)
-        here = frozenset(point for point in found if point.step == generation.number)
         for mismatch in _points("MLflow, run ladder", here, frozenset(own.values()), remedy):
             yield generation, mismatch
 

@@ -32,10 +32,10 @@ WITHOUT_SCORE = {RESIGNATION: "R", "forfeit": "F", OUT_OF_TIME: "T"}
 SETUP_PROPERTIES = ("AB", "AW", "AE", "PL")
 
 VALUE = r"\[((?:[^\\\]]++|\\.)*+)\]"
-PROPERTY = re.compile(rf"\s*+(?:(;?)\s*+([A-Za-z]+)\s*+({VALUE}(?:\s*+{VALUE})*+)|([();]))", re.DOTALL)
+PROPERTY = re.compile(rf"\s*+(?:(;?)\s*+([A-Za-z][A-Za-z0-9]*+)\s*+({VALUE}(?:\s*+{VALUE})*+)|([();]))", re.DOTALL)
 """A property with all its values and the mark of a node before it, or one mark: few matches make the reader fast."""
 VALUES = re.compile(VALUE, re.DOTALL)
-NAME = re.compile(r"\s*+;?\s*+[A-Za-z]+\s*+")
+NAME = re.compile(r"\s*+;?\s*+[A-Za-z][A-Za-z0-9]*+\s*+")
 SPACE = re.compile(r"\s*")
 
 Node = list[tuple[str, list[str]]]
@@ -228,9 +228,10 @@ def _main_line(text: str, start: int) -> tuple[int, list[Node]]:
         if name is not None:
             if node is None:
                 raise _syntax_error(text, token.start(2), "a property outside of a node")
-            # Before FF[4], lower-case letters in names were allowed and ignored: `Black` is `B`.
+            # Before FF[4], lower-case letters in names were allowed and ignored: `Black` is `B`. Digits are in no
+            # standard, but LizzieYzy writes `LZ2`.
             if not name.isupper():
-                name = "".join(letter for letter in name if letter.isupper())
+                name = "".join(letter for letter in name if not letter.islower())
             node.append((name, [single] if len(single) == len(values) - 2 else VALUES.findall(values)))
         position = token.end()
         if not num_children:

@@ -22,7 +22,7 @@ from zero.evaluation.tournament import Standing, Tournament, play_tournament
 from zero.network.weights import new_network
 from zero.progress import Progress
 from zero.record.generation import Generation
-from zero.record.lineages import ProjectRecord
+from zero.record.lineages import ProjectRecord, champion_maker
 from zero.statistics import NORMAL_95
 from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import Manifest
@@ -58,6 +58,8 @@ class Newest(NamedTuple):
     """The newest generation of a lineage, and how its champion predicts the test split."""
 
     generation: Generation
+    num_steps: int
+    """Training steps of the champion."""
     test: Evaluation | None
 
 
@@ -167,7 +169,10 @@ def _newest(home: Path, record: ProjectRecord, lineage: str, dataset: Path | Non
         )
     results = {each.generation: each for each in backfill(home, lineage, dataset=dataset)}
     result = results.get(generation.number)
-    return Newest(generation, result.find_evaluation("champion", TEST) if result else None)
+    # The newest challenger may have been refused.
+    maker = champion_maker(record, lineage, generation.number)
+    num_steps = maker.challenger.step if maker.challenger else 0
+    return Newest(generation, num_steps, result.find_evaluation("champion", TEST) if result else None)
 
 
 def _check_test_games(newest: Mapping[str, Newest]) -> None:
@@ -186,14 +191,14 @@ def _check_test_games(newest: Mapping[str, Newest]) -> None:
 
 def _compared(row: Standing, lineage: str, newest: Newest) -> ComparedNetwork:
     generation = newest.generation
-    params, challenger = generation.read_params(), generation.challenger
+    params = generation.read_params()
     network = new_network(params.network, params.game, params.seed)
     return ComparedNetwork(
         lineage=lineage,
         generation=generation.number,
         network=params.network,
         num_weights=sum(weight.numel() for weight in network.parameters()),
-        num_steps=challenger.step if challenger else 0,
+        num_steps=newest.num_steps,
         standing=row,
         test=newest.test.metrics if newest.test else None,
     )

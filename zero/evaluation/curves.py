@@ -103,7 +103,8 @@ def lineage_curves(
     results = {name: backfill(home, name, progress, dataset) for name in lineages}
     games = _common_games(results)
     ladders = {name: lineage_ladder(home, name, simulations) for name in lineages}
-    shown = [row for ladder in ladders.values() for row in ladder.rows]
+    # Ratings of other groups are on another scale.
+    shown = [row for ladder in ladders.values() for row in ladder.rows if row.group == _group_of_curve(ladder)]
     with ProjectRecord(home) as record:
         curves = [_curve(record, ladders[name], results[name], games) for name in lineages]
     return Curves(
@@ -234,19 +235,25 @@ def _common_games(results: dict[str, list[GenerationEvaluation]]) -> str:
 
 def _common_scale(ladders: Iterable[Ladder]) -> str:
     """The reference of all ladders and their simulations; empty without ratings."""
-    rated = [ladder for ladder in ladders if ladder.curve]
-    scales = {
-        ladder.lineage: f"{ladder.scales[0].reference} = {ladder.scales[0].elo:.0f} at {ladder.simulations} simulations"
-        for ladder in rated
-    }
+    scales = {}
+    for ladder in ladders:
+        if ladder.curve:
+            scale = ladder.scales[_group_of_curve(ladder)]
+            scales[ladder.lineage] = f"{scale.reference} = {scale.elo:.0f} at {ladder.simulations} simulations"
     first = next(iter(scales), "")
-    for name, scale in scales.items():
-        if scale != scales[first]:
+    for name, text in scales.items():
+        if text != scales[first]:
             raise ParamsError(
-                f"the ratings of {first} have the scale {scales[first]}, those of {name} {scale}; play against the "
+                f"the ratings of {first} have the scale {scales[first]}, those of {name} {text}; play against the "
                 f"same opponents with the same number of simulations: `zero elo {name} --games 100`"
             )
     return scales.get(first, "")
+
+
+def _group_of_curve(ladder: Ladder) -> int:
+    """The group of the players of the curve; the largest one without a curve."""
+    keys = {point.key for point in ladder.curve}
+    return next((row.group for row in ladder.rows if row.entry.key in keys), 0)
 
 
 def _position(point: ChampionPoint, over: Axis) -> float | None:

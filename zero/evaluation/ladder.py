@@ -15,7 +15,7 @@ because it starts with the games of the shorter ones.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from zero.config.params import GameParams
 from zero.errors import LineageError
@@ -330,7 +330,7 @@ def match_results(home: Path, game: GameParams, networks: set[str]) -> Iterator[
 
     Matches that have networks, but none of `networks`, are of another lineage and are skipped.
     """
-    for folder, spec, table in _longest(finished_matches(home)):
+    for folder, spec, table in longest_matches(finished_matches(home)):
         if spec.game != game or key_of(spec.players[0]) == key_of(spec.players[1]):
             continue
         weights = {str(player.settings.get(WEIGHTS)) for player in spec.players if player.kind == "network"}
@@ -340,12 +340,16 @@ def match_results(home: Path, game: GameParams, networks: set[str]) -> Iterator[
         yield result, spec.players
 
 
-def _longest(matches: Iterable[FinishedMatch]) -> list[FinishedMatch]:
-    """Of the matches that differ only in their number of games the longest one: a game depends only on its number."""
-    kept: dict[str, FinishedMatch] = {}
+def longest_matches(matches: Iterable[FinishedMatch]) -> list[FinishedMatch]:
+    """Of the matches that differ only in their number of games the longest one: a game depends only on its number.
+
+    Names of players do not count: after a refused challenger the same champion has the name of the next generation.
+    """
+    kept: dict[tuple[Any, ...], FinishedMatch] = {}
     for match in matches:
-        same = match.spec.model_copy(update={"num_games": 2}).key()
-        if same not in kept or match.spec.num_games > kept[same].spec.num_games:
+        spec = match.spec
+        same = (canonical_json(spec.game), *map(key_of, spec.players), spec.opening_moves, spec.seed)
+        if same not in kept or spec.num_games > kept[same].spec.num_games:
             kept[same] = match
     return list(kept.values())
 

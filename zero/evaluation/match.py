@@ -242,6 +242,7 @@ def count_match(spec: MatchSpec, games: list[MatchGame]) -> MatchTable:
     margins = [(1 - 2 * (game.game % 2)) * game.margin for game in played_out]
     has_score = TRAITS[rules_of(spec.game).game].has_score
     forfeits = results[np.array([game.end == FORFEIT for game in games])]
+    unique_games = len({game.actions for game in games})
     return MatchTable(
         players=spec.players,
         result=MatchResult(
@@ -250,9 +251,9 @@ def count_match(spec: MatchSpec, games: list[MatchGame]) -> MatchTable:
             draws=total.draws,
             as_black=_colours(results[black]),
             as_white=_colours(results[~black]),
-            unique_games=len({game.actions for game in games}),
+            unique_games=unique_games,
             score=score,
-            interval=wilson_interval(score, len(games)),
+            interval=wilson_interval(score, unique_games),  # a repeated game says nothing new
             mean_length=float(np.mean([len(game.actions) for game in games])),
         ),
         forfeits=(int((forfeits < 0).sum()), int((forfeits > 0).sum())),
@@ -270,8 +271,10 @@ def match_lines(table: MatchTable, folder: Path) -> Iterator[str]:
         f"{result.wins} won, {result.losses} lost, {result.draws} drawn: {result.score:.1%} "
         f"(95 % interval {low:.1%} to {high:.1%})"
     )
-    yield f"as Black {_share_text(result.as_black)}; as White {_share_text(result.as_white)}"
+    yield f"as Black {_share_text(result, result.as_black)}; as White {_share_text(result, result.as_white)}"
     yield f"{result.unique_games} unique games of {result.mean_length:.0f} moves on average"
+    if repeated := result.num_games - result.unique_games:
+        yield f"{repeated} games repeat another one, and the intervals ignore them; --openings 4 gives different games"
     if table.mean_margin is not None:
         yield f"mean margin of the games played out: {table.mean_margin:+.1f} points"
     for name, forfeits in zip((first, second), table.forfeits, strict=True):
@@ -383,17 +386,20 @@ def _match_metrics(table: MatchTable) -> dict[str, float]:
     if table.mean_margin is not None:
         metrics["mean_margin"] = table.mean_margin
     for name, colours in (("as_black", result.as_black), ("as_white", result.as_white)):
-        score, low, high = _share(colours)
+        score, low, high = _share(result, colours)
         metrics |= {f"{name}_score": score, f"{name}_score_low": low, f"{name}_score_high": high}
     return metrics
 
 
-def _share(colours: Colours) -> tuple[float, float, float]:
-    """Score with one colour, and its 95 % interval. A match has at least one game with each colour."""
+def _share(result: MatchResult, colours: Colours) -> tuple[float, float, float]:
+    """Score with one colour, and its 95 % interval. A match has at least one game with each colour.
+
+    The fraction of unique games is taken to be that of the match.
+    """
     score = colours.points / colours.num_games
-    return score, *wilson_interval(score, colours.num_games)
+    return score, *wilson_interval(score, max(1, round(colours.num_games * result.unique_games / result.num_games)))
 
 
-def _share_text(colours: Colours) -> str:
-    score, low, high = _share(colours)
+def _share_text(result: MatchResult, colours: Colours) -> str:
+    score, low, high = _share(result, colours)
     return f"{colours.wins}-{colours.losses}-{colours.draws}, {score:.1%} ({low:.1%} to {high:.1%})"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from zero.errors import ZeroError
+from zero.evaluation.ladder import longest_matches
 from zero.evaluation.match import finished_matches
 from zero.players.build import difference
 from zero.players.networks import (
@@ -75,7 +76,7 @@ def _games_between(home: Path, own: ResolvedNetwork, other: ResolvedNetwork) -> 
     """Games that `own` won and lost against `other` in the finished matches with equal numbers of simulations."""
     weights = sha256_bytes(own.weights), sha256_bytes(other.weights)
     won = lost = 0
-    for match in finished_matches(home):
+    for match in longest_matches(finished_matches(home)):
         first, second = (player.settings for player in match.table.players)
         pair, result = (first.get("weights"), second.get("weights")), match.table.result
         if first.get("simulations") != second.get("simulations"):

@@ -22,12 +22,12 @@ from zero.config.settings import STATE_FOLDER
 from zero.errors import ParamsError
 from zero.evaluation.match import MATCHES_DIR, FinishedMatch, results_dir, run_match
 from zero.evaluation.plots import png_of
-from zero.players.build import resolve_player
+from zero.players.build import common_game, resolve_player
 from zero.players.networks import ResolvedNetwork, resolve_network
 from zero.players.spec import SEARCH_OPTIONS, parse_player
 from zero.progress import Progress, part_of
 from zero.statistics import NORMAL_95
-from zero.storage.files import read_manifest, write_atomic, write_manifest
+from zero.storage.files import canonical_json, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.manifests import Manifest, Sha256
 
 PARAMETERS = ("c_puct", "value_scale")
@@ -48,6 +48,8 @@ class TuningSpec(Manifest):
     player: str
     """Spec of the player, see `zero.players.spec`."""
     weights: Sha256
+    settings: Sha256
+    """Digest of the game and of the player's settings: `player` leaves some of them to a parameters file."""
     parameter: str
     low: float
     high: float
@@ -286,7 +288,8 @@ def _spec(
         )
     asked = parse_player(player)
     network = resolve_network(home, asked.argument) if asked.has_network else None
-    setup = resolve_player(home, asked, network=network).network
+    resolved = resolve_player(home, asked, network=network)
+    setup = resolved.network
     if network is None or setup is None or not setup.num_simulations:
         raise ParamsError(f"{player!r} does not search with a network; give one, such as go9,simulations=100")
     if SEARCH_OPTIONS[parameter] != setup.search.root:
@@ -298,9 +301,11 @@ def _spec(
         raise ParamsError(
             f"the player's own {parameter}, {default:g}, is outside of {low:g} to {high:g}; widen the range"
         )
+    game = common_game(home, [resolved]).model_dump(mode="json")
     spec = TuningSpec(
         player=player,
         weights=str(setup.id.settings["weights"]),
+        settings=sha256_bytes(canonical_json({"game": game, "player": setup.id.settings})),
         parameter=parameter,
         low=low,
         high=high,

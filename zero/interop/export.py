@@ -26,7 +26,7 @@ from zero.players.networks import (
     shipped_name,
 )
 from zero.record.generation import Generation
-from zero.record.lineages import ProjectRecord
+from zero.record.lineages import ProjectRecord, champion_maker
 from zero.storage.files import write_atomic
 from zero.storage.layout import KEY_FILE, PROVENANCE_FILE, WEIGHTS_FILE
 
@@ -78,16 +78,6 @@ def _champion_files(home: Path, name: str) -> dict[str, bytes]:
     files[WEIGHTS_FILE] = network.weights
     check_player_files(files, maker.tag)
     return files
-
-
-def champion_maker(record: ProjectRecord, lineage: str, number: int) -> Generation:
-    """The generation that trained the champion after generation `number`.
-
-    It is the first one with this champion, possibly in the lineage that this one was branched from.
-    """
-    ancestry = record.ancestry(lineage, number)
-    last = ancestry[-1].entry
-    return next(each for each in ancestry if each.entry and last and each.entry.champion == last.champion)
 
 
 def _recorded(generation: Generation, name: str) -> bytes:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, TextIO
 
 from zero import __version__
+from zero.data.dataset.texts import decodings
 from zero.errors import ZeroError
 from zero.games.coordinates import action_to_name
 from zero.games.position import BLACK, GO, Rules
@@ -51,7 +52,7 @@ from zero.interop.gtp_protocol import (
     parse_time_left,
     parse_time_settings,
 )
-from zero.interop.gtp_setup import MIN_HANDICAP, free_handicap_points, game_of, handicap_points, load_setup
+from zero.interop.gtp_setup import MIN_HANDICAP, Loaded, free_handicap_points, game_of, handicap_points, load_setup
 from zero.players.player import RESIGN
 from zero.players.session import NetworkSession, Session
 
@@ -105,7 +106,8 @@ class GtpServer:
         self._session_rules = self._game.rules  # compared by identity: komi and length make new rules
         self._commands: dict[str, Signature] = {
             "name": Signature(lambda _: "zero"),
-            "version": Signature(lambda _: __version__),
+            # With the name: another network behind the same command line is another player for whoever rates it.
+            "version": Signature(lambda _: f"{__version__} {session.name}"),
             "protocol_version": Signature(lambda _: PROTOCOL_VERSION),
             "known_command": Signature(self._known_command, 1),
             "list_commands": Signature(lambda _: "\n".join(self._commands)),
@@ -238,8 +240,7 @@ class GtpServer:
         try:
             if path.is_char_device() or path.is_fifo():  # reading might never end
                 raise CommandError("cannot load file: not a regular file")
-            text = path.read_text(encoding="utf-8", errors="replace")
-            loaded = load_setup(text, self._game.rules.game, before_move)
+            loaded = self._read_setup(path.read_bytes(), before_move)
             self._game = game_of(loaded, self._rules_for(loaded.size))
         except OSError as error:
             raise CommandError(f"cannot load file: {error.strerror}") from None
@@ -247,6 +248,16 @@ class GtpServer:
             raise CommandError(f"cannot load file: {error}") from None
         self._clock.restart()
         return ""
+
+    def _read_setup(self, data: bytes, before_move: int | None) -> Loaded:
+        """The position in a file, in the first character set in which it can be read."""
+        errors = []
+        for text in decodings(data):
+            try:
+                return load_setup(text, self._game.rules.game, before_move)
+            except ZeroError as error:
+                errors.append(error)
+        raise errors[0]
 
     # moves
 

@@ -44,7 +44,7 @@ def recover_from_crash(workspace: Path, lineage: str) -> None:
             log.warning("removed %s, a stale lock of a killed git", path)
             path.unlink(missing_ok=True)
     remove_drafts(workspace)
-    _recover_dvc(workspace)
+    recover_dvc(workspace)
     _recover_run_cache(workspace)
 
 
@@ -69,14 +69,17 @@ def _workspace_locks(workspace: Path) -> Iterator[Path]:
 def _project_locks(workspace: Path, lineage: str) -> Iterator[Path]:
     """Locks that only a push of this lineage makes, if the project is a folder on this machine."""
     origin = Path(git(workspace, "config", "--default", "", "--get", "remote.origin.url").strip())
-    folder = origin / ".git" if (origin / ".git").is_dir() else origin
+    if not origin.is_absolute() or not origin.is_dir():
+        return
+    folder = origin / git(origin, "rev-parse", "--git-common-dir").strip()  # elsewhere if the project is a worktree
     for kind in ("heads/lineage", "notes/zero-costs"):
         if (path := folder / "refs" / kind / f"{lineage}.lock").exists():
             yield path
     yield from (folder / "refs/tags" / lineage).glob("*.lock")
 
 
-def _recover_dvc(workspace: Path) -> None:
+def recover_dvc(workspace: Path) -> None:
+    """Removes the lock and the incomplete files that a killed DVC left in a clone; keeps the committed versions."""
     rwlock = workspace / ".dvc/tmp/rwlock"
     if rwlock.exists() and _is_stale(rwlock.read_bytes(), workspace):
         log.warning("removed %s, which a killed DVC left behind", rwlock)

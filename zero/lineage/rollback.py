@@ -23,6 +23,7 @@ from zero.lineage.workspace import (
     committed_ledger,
     current_generation,
     new_folder,
+    remove_stage_files,
     restore_lineage,
 )
 from zero.record.attestation import check_key, state_attestation, write_attestation
@@ -53,9 +54,6 @@ from zero.storage.layout import (
 )
 from zero.storage.manifests import MANIFEST_FILE, Checkpoint, GenerationId, LedgerEntry, Origin, Source, Window
 from zero.storage.vcs import dvc, git
-
-STAGE_FILES = ("dvc.lock", "metrics", "plots")
-"""Files of the previous generation's stages in git; a commit without stages has none of them."""
 
 
 class RestoredState(NamedTuple):
@@ -186,12 +184,7 @@ def _write_record(
     text: str,
 ) -> LedgerEntry:
     """Writes number, attestation and ledger entry of a commit whose state is in place already."""
-    for name in STAGE_FILES:
-        path = folder / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    remove_stage_files(folder)
     current = restored.next_generation.model_copy(update={"lineage": lineage, "number": number})
     write_manifest(folder, current, GENERATION_FILE)
     source = restored.source

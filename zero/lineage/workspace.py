@@ -5,6 +5,7 @@ A lineage `go9` is the branch `lineage/go9` with one tag per generation. Its wor
 """
 
 import fcntl
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from zero.config.params import PARAMS_FILE, Params, params_digest, params_text, parse_params
+from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import LineageError
 from zero.lineage.imported import copy_dataset, write_first_window
 from zero.lineage.recovery import recover_from_crash
@@ -24,9 +26,11 @@ from zero.record.ledger import FIRST_PREVIOUS, NAME_PATTERN, append_entry, gener
 from zero.storage.files import file_ref, locked, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import (
     CHAMPION_DIR,
+    DVC_CACHE_DIR,
     GENERATION_FILE,
     LEDGER_FILE,
     OPTIMIZER_FILE,
+    PIPELINE_FILE,
     STATE_DIRS,
     TRAINEE_DIR,
     WEIGHTS_FILE,
@@ -42,6 +46,7 @@ from zero.storage.manifests import (
 )
 from zero.storage.vcs import configure_dvc, dvc, git
 
+STAGE_FILES = ("dvc.lock", "metrics", "plots")
 GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
 """Paths that a generation in progress changes in the workspace. All other changes must be committed."""
 # Both files are in .git, where neither `git status` nor DVC sees them.
@@ -51,6 +56,8 @@ WRITER_VARIABLE = "ZERO_WRITER"
 CLOCK_SLACK_SECONDS = 5.0
 """Tolerance of a comparison of process times with file times: they come from different clocks of the kernel."""
 
+log = logging.getLogger(__name__)
+
 
 def check_workspace(workspace: Path) -> None:
     """Checks that a workspace is on its branch, clean, and ahead of what was pushed. Recovers from a crash first.
@@ -59,6 +66,7 @@ def check_workspace(workspace: Path) -> None:
       LineageError: the workspace is dirty, on another branch, or has diverged.
     """
     lineage = read_ledger(workspace)[0].lineage
+    _follow_project(workspace, lineage)
     recover_from_crash(workspace, lineage)
     branch = git(workspace, "branch", "--show-current").strip()
     if branch != f"lineage/{lineage}":
@@ -84,6 +92,22 @@ def check_workspace(workspace: Path) -> None:
             f"{workspace} has diverged from lineage/{lineage} of the project; "
             f"keep one of them: `git -C {workspace} fetch && git -C {workspace} log HEAD...origin/lineage/{lineage}`"
         )
+
+
+def _follow_project(workspace: Path, lineage: str) -> None:
+    """Points a workspace to the project that it is in, if that folder was moved or copied.
+
+    Two paths in a workspace are absolute: its origin and DVC's cache. A copy would write into the project that it was
+    copied from.
+    """
+    home = home_dir(workspace)
+    if workspace.resolve() != workspace_dir(home, lineage).resolve():
+        return
+    origin = git(workspace, "config", "--default", "", "--get", "remote.origin.url").strip()
+    if origin.startswith("/") and Path(origin).resolve() != home:
+        log.warning("%s pointed to the project in %s; it points to %s now", workspace, origin, home)
+        git(workspace, "remote", "set-url", "origin", str(home))
+        configure_dvc(workspace, home)
 
 
 @contextmanager
@@ -193,9 +217,13 @@ def new_lineage(home: Path, lineage: str, text: str, source: str, progress: Prog
             f"tag {tags[0]} belongs to an earlier lineage {lineage!r}; choose another name, or delete its tags: "
             f"`git tag -d $(git tag -l '{lineage}/gen-*')`"
         )
+    _check_state_folder(home, target)
     with new_folder(target) as building:
         git(home, "clone", "--quiet", "--no-tags", str(home), str(building))
         git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")
+        if not (building / ".dvc/config").exists() or not (building / PIPELINE_FILE).exists():
+            raise LineageError(f"{home} has no committed .dvc/config and {PIPELINE_FILE}; commit the project first")
+        remove_stage_files(building)  # of a lineage, if the project stands on its branch or tag
         configure_dvc(building, home)
         write_atomic(building / PARAMS_FILE, params_text(params).encode())
         if params.dataset:
@@ -210,6 +238,29 @@ def new_lineage(home: Path, lineage: str, text: str, source: str, progress: Prog
         recover_from_crash(building, lineage)  # stale locks of an earlier attempt, in the project
         git(building, "push", "--quiet", "--atomic", "origin", f"lineage/{lineage}", generation_tag(lineage, 0))
     return target
+
+
+def _check_state_folder(home: Path, workspace: Path) -> None:
+    """Checks that the commands in a workspace will find its project: they look for `.zero` above their folder.
+
+    Raises:
+      LineageError: a symbolic link leads elsewhere.
+    """
+    if home_dir(workspace) != home.resolve():
+        raise LineageError(
+            f"{home / STATE_FOLDER} or a folder in it is a symbolic link, so {workspace.resolve()} would not find its "
+            f"project; set ZERO_HOME={home} for every command, or link {DVC_CACHE_DIR} alone"
+        )
+
+
+def remove_stage_files(folder: Path) -> None:
+    """Removes the files in git of the previous generation's stages; a commit without stages has none of them."""
+    for name in STAGE_FILES:
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def check_name(lineage: str) -> None:
@@ -268,6 +319,7 @@ def restore_lineage(home: Path, lineage: str) -> Path:
             f"no branch lineage/{lineage} in {home}; make the lineage with `zero new {lineage}`, or fetch it: "
             f"`git fetch --tags origin lineage/{lineage}:lineage/{lineage}`"
         )
+    _check_state_folder(home, target)
     with new_folder(target) as building:
         git(home, "clone", "--quiet", "--branch", f"lineage/{lineage}", str(home), str(building))
         fetch_notes(building, lineage)

@@ -28,7 +28,7 @@ MAX_SEED = 2**31 - 1
 """Largest C `int`. Seeds begin at 1, because GNU Go takes 0 as the clock."""
 ENGINE_NAME = "{name}"
 """Placeholder in a player's name for the engine's own name and version."""
-MAX_NAME = 60
+MAX_NAME = 120
 MAX_GNUGO_LEVEL = 20
 DIGEST_DIGITS = 8
 

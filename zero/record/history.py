@@ -16,6 +16,7 @@ from zero.storage.layout import KEY_FILE, LEDGER_FILE, workspace_dir
 from zero.storage.manifests import LedgerEntry
 from zero.storage.vcs import git
 
+BRANCH_PATTERN = re.compile(r"^refs/(?:heads|remotes/[^/]+)/lineage/([a-z][a-z0-9-]*)$")
 TAG_PATTERN = re.compile(r"^([a-z][a-z0-9-]*)/gen-\d{4,}$")
 
 
@@ -88,7 +89,7 @@ class LineageHistory(NamedTuple):
 def known_lineages(home: Path) -> list[str]:
     """Names of all lineages of which the project has a branch, a workspace or a tag."""
     names = git(home, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").split()
-    branches = {name.partition("/lineage/")[2] for name in names if "/lineage/" in name}
+    branches = {match[1] for match in map(BRANCH_PATTERN.match, names) if match}
     tags = git(home, "for-each-ref", "--format=%(refname:strip=2)", "refs/tags/*/gen-*").split()
     branches |= {match[1] for match in map(TAG_PATTERN.match, tags) if match}
     folder = workspace_dir(home, "any").parent

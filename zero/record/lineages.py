@@ -143,3 +143,13 @@ def commits_of_lines(history: LineageHistory) -> dict[int, str]:
         if last is not None and last.lineage == history.lineage:
             written.setdefault(last.generation, version.commit)
     return written
+
+
+def champion_maker(record: ProjectRecord, lineage: str, number: int) -> Generation:
+    """The generation that trained the champion after generation `number`.
+
+    It is the first one with this champion, possibly in the lineage that this one was branched from.
+    """
+    ancestry = record.ancestry(lineage, number)
+    last = ancestry[-1].entry
+    return next(each for each in ancestry if each.entry and last and each.entry.champion == last.champion)

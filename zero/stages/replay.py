@@ -8,7 +8,7 @@ shard that does not is quarantined, and the next `dvc repro` plays it again.
 import logging
 import math
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,7 +125,7 @@ def run(folder: Path, store: Store) -> Window:
     statistics = check_games(folder, params, generation, games, old, store, histograms)
     new_files = {window_name(ref): folder / GAMES_DIR / ref.file.path for ref in games.shards}
     new = tuple(WindowShard(shard=_renamed(ref, window_name(ref)), skip_games=0) for ref in games.shards)
-    num_games = window_size(params, generation.number, num_imported(old.shards))
+    num_games = window_size(params, generation.number, old.shards)
     shards = last_games((*old.shards, *new), num_games)
     if not shards:
         raise ParamsError(
@@ -149,16 +149,16 @@ def run(folder: Path, store: Store) -> Window:
     return window
 
 
-def window_size(params: Params, generation: int, imported: int) -> int:
-    """Number of games that fit into the window of a generation; `imported` of the last window's games were imported."""
+def window_size(params: Params, generation: int, old: Sequence[WindowShard]) -> int:
+    """Number of games that fit into the window of a generation; `old` is the window of the generation before."""
     num_games, replay = params.selfplay.num_games, params.replay
+    counts = [(row.shard.generation, row.shard.num_games - row.skip_games) for row in old]
+    # Counted, because earlier generations may have played another number of games.
+    if replay.window_fraction == 1.0 or (num_games == 0 and generation > 1):
+        return min(replay.window_games, num_games + sum(count for _, count in counts))
+    imported = sum(count for made_in, count in counts if made_in == 0)  # self-play begins with generation 1
     all_games = num_games * generation + imported
     return min(replay.window_games, max(num_games, math.ceil(replay.window_fraction * all_games)))
-
-
-def num_imported(shards: Iterable[WindowShard]) -> int:
-    """Number of the window's games that were imported: self-play begins with generation 1."""
-    return sum(row.shard.num_games - row.skip_games for row in shards if row.shard.generation == 0)
 
 
 def last_games(shards: tuple[WindowShard, ...], window_games: int) -> tuple[WindowShard, ...]:

@@ -18,21 +18,19 @@ IDENTITY = {
     "GIT_COMMITTER_NAME": "zero",
     "GIT_COMMITTER_EMAIL": "zero@localhost",
 }
-# A signature, hook or prompt that the user configured could stop a command or change what it records.
-QUIET = {
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_CONFIG_COUNT": "4",
-    "GIT_CONFIG_KEY_0": "commit.gpgsign",
-    "GIT_CONFIG_VALUE_0": "false",
-    "GIT_CONFIG_KEY_1": "advice.detachedHead",
-    "GIT_CONFIG_VALUE_1": "false",
-    "GIT_CONFIG_KEY_2": "tag.gpgsign",
-    "GIT_CONFIG_VALUE_2": "false",
-    "GIT_CONFIG_KEY_3": "core.hooksPath",
-    "GIT_CONFIG_VALUE_3": "/dev/null",
-    "DVC_NO_ANALYTICS": "1",
-    "DO_NOT_TRACK": "true",
+QUIET = {"GIT_TERMINAL_PROMPT": "0", "DVC_NO_ANALYTICS": "1", "DO_NOT_TRACK": "true"}
+GIT_SETTINGS = {
+    "commit.gpgsign": "false",
+    "tag.gpgsign": "false",
+    "push.gpgsign": "false",
+    "core.hooksPath": "/dev/null",
+    "core.autocrlf": "false",
+    "core.excludesFile": "/dev/null",
+    "core.attributesFile": "/dev/null",
+    "clone.defaultRemoteName": "origin",
+    "advice.detachedHead": "false",
 }
+"""Override those of the user: a signature, hook or filter could stop a command or change what it records."""
 PUSH_FAILED = "error: failed to push some refs"
 """The last line of git's output after a failed push; the reason is in an earlier line."""
 OUTER_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
@@ -45,7 +43,11 @@ def environment() -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     identity = {name: os.environ.get(name, value) for name, value in IDENTITY.items()}
     outer = {name: value for name, value in os.environ.items() if name not in OUTER_GIT}
-    return {**outer, **QUIET, **identity, "PATH": path}
+    number = int(os.environ.get("GIT_CONFIG_COUNT") or 0)  # settings of the user, often `safe.directory`
+    settings = {"GIT_CONFIG_COUNT": str(number + len(GIT_SETTINGS))}
+    for index, (name, value) in enumerate(GIT_SETTINGS.items(), number):
+        settings |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
+    return {**outer, **QUIET, **settings, **identity, "PATH": path}
 
 
 def git(folder: Path, *arguments: str, env: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -103,7 +105,8 @@ REMOTE = "record"
 
 def dvc_cache_dir(clone: Path) -> Path | None:
     """DVC's cache, as `configure_dvc` has set it for a clone; None if it has not."""
-    path = ConfigObj(str(clone / ".dvc/config.local"), interpolation=False).get("cache", {}).get("dir")
+    config = ConfigObj(str(clone / ".dvc/config.local"), interpolation=False, encoding="utf-8")
+    path = config.get("cache", {}).get("dir")
     return Path(path) if path else None
 
 
@@ -116,7 +119,7 @@ def configure_dvc(clone: Path, home: Path) -> None:
     # Written with the library with which DVC writes these files, because each start of DVC takes about a second.
     files = (str(clone / ".dvc" / name) for name in ("config", "config.local"))
     # Without interpolation, which would fail on a path with a `%`.
-    config, local = (ConfigObj(file, interpolation=False, indent_type="    ") for file in files)
+    config, local = (ConfigObj(file, interpolation=False, indent_type="    ", encoding="utf-8") for file in files)
     remote = f'remote "{REMOTE}"'
     local["cache"] = {"dir": cache}
     if not any(section.startswith("remote ") for section in config.sections):

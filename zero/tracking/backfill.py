@@ -45,14 +45,16 @@ def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False, more_
         fcntl.flock(lock, fcntl.LOCK_EX)  # waits for another process, which would write the same runs twice
         ledger = read_ledger(workspace)
         lineage = ledger[0].lineage
-        if rebuild:
-            _erase_lineage(lineage, uri)
         recorded = [
             each
             for each in record.generations(lineage)
             if each.entry is not None and each.entry.kind != "start" and each.number <= ledger[-1].generation
         ]
+        # Before anything is deleted: another project's lineage of this name is left alone.
         known = tracked_generations(lineage, uri, recorded)
+        if rebuild:
+            _erase_lineage(lineage, uri)
+            known = {}
         for generation in recorded:
             if generation.number not in known:
                 _fetch_networks(home, workspace, generation)

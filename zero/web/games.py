@@ -151,11 +151,13 @@ class RecordedGames:
         return {"total": total, "games": [each._asdict() for each in rows], "index": self._index.status()._asdict()}
 
     def filters(self) -> dict[str, Any]:
-        """The values that games can be filtered by."""
+        """The values that games can be filtered by, and how many generations the index lacked."""
         self._index.refresh_soon()
+        pending = self._index.status().pending  # first, so that 0 means that no value is missing
         lineages = [each._asdict() for each in self._index.lineages()]
         matches = [each._asdict() for each in self._index.matches()]
-        return {"kinds": get_args(Kind), "lineages": lineages, "matches": matches, "ends": self._index.ends()}
+        values = {"kinds": get_args(Kind), "lineages": lineages, "matches": matches, "ends": self._index.ends()}
+        return values | {"pending": pending}
 
     def find(self, request: Request) -> GameRow:
         """The game that the path names.

@@ -102,7 +102,7 @@ def routes(home: Path) -> list[Route]:
         return _json(lineage_graph(home, request.path_params["lineage"]))
 
     def one_generation(request: Request) -> Response:
-        with open_generations(home, request.path_params["lineage"]) as generations:
+        with open_generations(home, request.path_params["lineage"], offline=True) as generations:
             return _json(generation_report(home, generations, request.path_params["number"]))
 
     def all_ladders(_: Request) -> Response:
@@ -123,7 +123,7 @@ def lineage_graph(home: Path, lineage: str) -> LineageGraph:
       LineageError: the lineage is unknown, or its ledger is broken.
       StorageError: a file of the record is corrupt.
     """
-    with open_generations(home, lineage) as generations:
+    with open_generations(home, lineage, offline=True) as generations:
         last = generations[-1]
         return LineageGraph(
             lineage=lineage,
@@ -174,7 +174,7 @@ def _branches(home: Path, lineage: str) -> Iterator[Branch]:
 
 def _summary(home: Path, lineage: str) -> Summary:
     try:
-        with open_generations(home, lineage) as generations:
+        with open_generations(home, lineage, offline=True) as generations:
             first, last = generations[0].read_entry(), generations[-1].read_entry()
             return Summary(
                 lineage=lineage,

@@ -35,6 +35,8 @@ REPORT_SECONDS = 0.2
 """Interval between two reports of a search."""
 ANALYSIS_SECONDS = 3600.0
 """Time limit of an analysis, which its simulations end much earlier. With a limit the root follows PUCT, as in GTP."""
+HINT_SECONDS = 1.0
+"""An analysis makes room for a hint once it has taken this time: a hint of a shorter search would be worse."""
 COLOURS: dict[int, Literal["black", "white"]] = {BLACK: "black", WHITE: "white"}
 ANALYSIS, LOADING = "analysis", "loading"
 Role = Literal["black", "white", "analysis"]
@@ -130,6 +132,7 @@ class LiveGame:
         self._stopped = -1  # version whose search ends as soon as it can
         self._analysed = -1  # version whose analysis is done
         self._hinted = -1  # version that a hint is requested for
+        self._is_cut = False  # the analysis ended for a hint before its simulations were done
         self._is_closed = self._is_paused = False
         self._work_name = ""  # what the thread does: "move", "hint", "analysis", "loading" or nothing
         self._choosing: Opened | None = None  # engine that chooses a move and cannot be interrupted
@@ -176,8 +179,10 @@ class LiveGame:
     def undo(self) -> None:
         """Takes back the last move of a person and what followed; without people, one move. The clock goes back too.
 
+        If there is none, a loss on time or by resignation is taken back.
+
         Raises:
-          MoveError: there is none.
+          MoveError: there is neither.
         """
         with self._changed:
             people = self._people()
@@ -187,9 +192,9 @@ class LiveGame:
                 self._change()
                 return
             turns = [turn for turn in range(len(self._board.actions)) if not people or colour_to_play(turn) in people]
-            if not turns:
+            if not turns and self._lost is None:
                 raise MoveError("no move can be taken back; play one first")
-            self._set_moves(self._board.actions[: turns[-1]])
+            self._set_moves(self._board.actions[: turns[-1]] if turns else self._board.actions)
 
     def hint(self) -> None:
         """Requests the move that the analysis, or else an engine of the game, would play.
@@ -603,6 +608,8 @@ class LiveGame:
             if action is None or version != self._version:
                 return
             self._hinted = -1
+            if self._is_cut:  # the analysis goes on
+                self._analysed, self._is_cut = -1, False
             name = "resign" if action == RESIGN else action_to_name(self._rules, action)
             hint = {"version": version, "action": action, "name": name, "by": self._seats[role].title}
         self.events.publish("hint", hint)
@@ -631,18 +638,22 @@ class LiveGame:
     def _analyse(self, version: int) -> None:
         session = self._engine("analysis", version)
         if isinstance(session, NetworkSession):
-            self._search(session, "analysis", version, ANALYSIS_SECONDS)
+            self._search(session, "analysis", version, ANALYSIS_SECONDS, ends_for_hint=True)
         with self._changed:
             if version == self._version:
                 self._analysed = version
 
-    def _search(self, session: NetworkSession, role: Role, version: int, seconds: float | None) -> bool:
+    def _search(
+        self, session: NetworkSession, role: Role, version: int, seconds: float | None, ends_for_hint: bool = False
+    ) -> bool:
         """Searches to the end of the simulations, the time or the version, or to `stop`; reports on the way.
+
+        With `ends_for_hint` it also ends when a hint is requested, but not before `HINT_SECONDS`.
 
         Returns:
           False if the version is over.
         """
-        next_report = 0.0
+        next_report, started = 0.0, time.monotonic()
         with self._changed:
             if version != self._version:
                 return False
@@ -662,13 +673,16 @@ class LiveGame:
             if now >= next_report:
                 report(session.result_so_far(), False)
                 next_report = now + REPORT_SECONDS
-            return version != self._version or version == self._stopped
+            is_for_hint = ends_for_hint and version == self._hinted and now >= started + HINT_SECONDS
+            return version != self._version or version == self._stopped or is_for_hint
 
         result = session.search(session.num_simulations, seconds, interrupted)
         with self._changed:
             if version != self._version:
                 return False
-            report(result, True)
+            is_short = result.num_simulations < session.num_simulations
+            self._is_cut = ends_for_hint and version == self._hinted and is_short
+            report(result, not self._is_cut)
             self._chances[len(actions)] = black_chance(result, len(actions))
         return True
 

@@ -277,8 +277,13 @@ def report_of(home: Path, target: str) -> GenerationReport:
 
 
 @contextmanager
-def open_generations(home: Path, lineage: str) -> Iterator[list[Generation]]:
+def open_generations(home: Path, lineage: str, offline: bool = False) -> Iterator[list[Generation]]:
     """The recorded generations of a lineage, oldest first, from its workspace or else from the project's git.
+
+    Args:
+      home: the project's folder.
+      lineage: name of the lineage.
+      offline: True if missing cost notes are not fetched from the project's remote.
 
     Raises:
       LineageError: the lineage is unknown, its ledger is broken, or it has no generation that can be read.
@@ -290,7 +295,7 @@ def open_generations(home: Path, lineage: str) -> Iterator[list[Generation]]:
             # `zero advance` writes the line of the ledger before the commit and the tag.
             found = [each for each in made if each.file(PARAMS_FILE) is not None]
         else:
-            made = stack.enter_context(ProjectRecord(home)).generations(lineage)
+            made = stack.enter_context(ProjectRecord(home, offline)).generations(lineage)
             found = [each for each in made if each.entry is not None]
         if not found:
             raise LineageError(f"{lineage} has no generation that can be read; `zero audit {lineage}` reports why")

@@ -140,9 +140,13 @@ class Sessions:
         game = engines.game_of(players, new.game)
         clock = None if new.clock is None else GameClock(new.clock.main_seconds, new.clock.increment_seconds)
         with self._lock:
-            self._make_room()
             name = secrets.token_hex(6)
             made = LiveGame(name, engines, game, seats, new.seconds, self._idle_seconds, clock, new.sgf)
+            try:
+                self._make_room()  # after the file was read, which may be refused
+            except ZeroError:
+                made.close("there is no room for it")
+                raise
             self._games[name] = made
         return made
 

@@ -78,6 +78,14 @@ function notes(row) {
   return found.join(", ");
 }
 
+/** Sets a list to a value; one that is not offered, as of an address, is added. */
+function choose(list, value) {
+  list.value = value;
+  if (list.value === value) return;
+  list.append(el("option", { value }, value));
+  list.value = value;
+}
+
 class GameList {
   constructor(root, choices, query) {
     this.root = root;
@@ -86,6 +94,7 @@ class GameList {
     this.active = 0; // row that the keyboard is on
     this.pages = new Map(); // games by page; null while a page is requested
     this.version = 0; // answers to older filters are ignored
+    this.isComplete = !choices.pending; // false if the filters may lack values of games that were not read yet
     this.form = this.makeForm(choices);
     this.chosen = el("p", { class: "toolbar chosen", hidden: true });
     this.count = el("p", { class: "muted", "data-count": "" });
@@ -107,7 +116,9 @@ class GameList {
       el("tbody", { "aria-hidden": "true" }, this.after),
     );
     this.view = el("div", { class: "card games-scroll" }, this.table);
-    const help = "Up, down, Page Up, Page Down, Home and End move through the list; Enter opens a game.";
+    const help =
+      "Up, down, Page Up, Page Down, Home and End move through the list; Enter opens a game. " +
+      "Right leads to its first moves, where Enter shows the games with them; left leads back.";
     const isWide = matchMedia("(min-width: 40rem)").matches;
     root.append(
       el("h1", {}, "Games"),
@@ -135,10 +146,9 @@ class GameList {
 
   makeForm({ lineages, matches, kinds, ends }) {
     const select = (name, title, options) => {
-      const all = [["", "any"], ...options].map(([value, text]) =>
-        el("option", { value, selected: value === (this.query.get(name) ?? "") }, text),
-      );
-      return el("label", {}, `${title} `, el("select", { name }, all));
+      const list = el("select", { name }, [["", "any"], ...options].map(([value, text]) => el("option", { value }, text)));
+      choose(list, this.query.get(name) ?? "");
+      return el("label", {}, `${title} `, list);
     };
     const number = (name, title) => {
       const value = this.query.get(name) ?? "";
@@ -187,6 +197,7 @@ class GameList {
       else this.query.delete(name);
       const field = this.form.elements[name];
       if (field?.type === "checkbox") field.checked = Boolean(value);
+      else if (field?.tagName === "SELECT") choose(field, value);
       else if (field) field.value = value;
     }
     const text = this.query.toString();
@@ -218,6 +229,8 @@ class GameList {
           if (version !== this.version) return;
           this.pages.set(page, found.games);
           this.show(found);
+          if (found.index.pending) this.isComplete = false;
+          else if (!this.isComplete) this.offer();
         }),
       );
     } catch (error) {
@@ -226,6 +239,18 @@ class GameList {
       this.total = 0;
       this.show({ total: 0, index: NO_INDEX });
       showError(this.root, error);
+    }
+  }
+
+  /** Requests the values to filter by again, once the index is complete. */
+  async offer() {
+    const choices = await api("/api/games/filters").catch(() => null); // after an error the next answer tries again
+    if (!choices) return;
+    this.isComplete = !choices.pending;
+    const made = this.makeForm(choices);
+    for (const list of this.form.querySelectorAll("select")) {
+      list.replaceChildren(...made.elements[list.name].children); // the other fields may have text that is not sent yet
+      choose(list, this.query.get(list.name) ?? "");
     }
   }
 
@@ -266,7 +291,7 @@ class GameList {
 
   render() {
     const [first, end] = this.range();
-    const focused = this.rows.contains(document.activeElement);
+    const focused = this.rows.contains(document.activeElement) && document.activeElement;
     const drawn = [];
     for (let row = first; row < end; row++) drawn.push(this.row(row, this.pages.get(this.pageOf(row))?.[row % PAGE]));
     this.rows.replaceChildren(...drawn);
@@ -276,7 +301,8 @@ class GameList {
     const links = [...this.rows.querySelectorAll("td.g-game a")];
     const current = links.find((each) => this.rowOf(each) === this.active) ?? links[0];
     current?.setAttribute("tabindex", "0");
-    if (focused) current?.focus({ preventScroll: true });
+    const button = focused && focused.closest("td.g-opening") && current?.closest("tr").querySelector("td.g-opening button");
+    if (focused) (button || current)?.focus({ preventScroll: true });
     clearTimeout(this.settling);
     this.settling = setTimeout(() => {
       const wanted = new Set([this.pageOf(first), this.pageOf(Math.max(first, end - 1))]);
@@ -301,7 +327,7 @@ class GameList {
   }
 
   focused(target) {
-    if (target.closest("td.g-game a")) this.active = this.rowOf(target);
+    if (target.closest("td.g-game a, td.g-opening button")) this.active = this.rowOf(target);
   }
 
   /** A click anywhere in a row opens its game; text can still be selected. */
@@ -320,8 +346,11 @@ class GameList {
       Home: 0,
       End: this.total - 1,
     };
-    if (!(event.key in targets) || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const beside = { ArrowRight: "td.g-opening button", ArrowLeft: "td.g-game a" }[event.key];
+    if (beside || event.key in targets) event.preventDefault();
+    if (beside) event.target.closest("tr").querySelector(beside)?.focus();
+    if (!(event.key in targets)) return;
     this.active = Math.min(this.total - 1, Math.max(0, targets[event.key]));
     const top = this.active * ROW_HEIGHT;
     const visible = this.view.clientHeight - 2 * ROW_HEIGHT; // without the heading

@@ -203,7 +203,7 @@ function curves(nodes, ladder) {
     mark: { type: "line", point: { size: 18 } },
     encoding: { x, y: { field, type: "quantitative", title, scale: { zero: false }, ...(format ? { axis: { format } } : {}) }, color: { field: "line", type: "nominal", sort: null }, strokeDash: { field: "line", type: "nominal", sort: null }, tooltip: [{ field: "generation" }, { field: "line" }, { field, format: ".4f" }] },
   });
-  const lengths = nodes.filter((node) => node.game_length !== null).map(({ generation, game_length: moves }) => ({ generation, line: "self-play", moves }));
+  const lengths = nodes.filter((node) => node.games > 0).map(({ generation, game_length: moves }) => ({ generation, line: "self-play", moves }));
   const points = ladder?.curve ?? [];
   const elo = {
     data: { values: points },

@@ -38,19 +38,39 @@ async function showForm(root, position = null) {
   const [{ boards, errors }, { games }] = await Promise.all([api("/api/players"), api("/api/sessions")]);
   root.append(el("h1", {}, "Play"));
   for (const text of errors) root.append(el("p", { class: "error" }, text));
-  if (games.length) root.append(openGames(games));
+  if (games.length) root.append(openGames(root, games));
   root.append(el("section", { class: "card new-game" }, el("h2", {}, "New game"), form(root, boards, position)));
 }
 
-function openGames(games) {
-  const card = ({ id, game, players, moves, over }) =>
-    el(
+function openGames(root, games) {
+  const list = el("ul", { class: "plain" });
+  const section = el("section", { class: "card" }, el("h2", {}, "Open games"), list);
+  const card = ({ id, game, players, moves, over }) => {
+    const name = `${game.title}: ${players.black.title} – ${players.white.title}`;
+    const close = async (event) => {
+      event.target.disabled = true;
+      try {
+        await api(`/api/sessions/${id}/close`, { method: "POST" });
+      } catch (error) {
+        showError(root, error);
+        event.target.disabled = false;
+        return;
+      }
+      announce(`Closed ${name}.`);
+      item.remove();
+      section.hidden = !list.children.length;
+    };
+    const item = el(
       "li",
-      {},
-      el("a", { href: `#/play/${id}` }, `${game.title}: ${players.black.title} – ${players.white.title}`),
-      el("span", { class: "muted" }, ` ${moves.length} moves${over ? ", over" : ""}`),
+      { class: "toolbar" },
+      el("a", { href: `#/play/${id}` }, name),
+      el("span", { class: "muted" }, `${moves.length} moves${over ? ", over" : ""}`),
+      el("button", { type: "button", "aria-label": `Close ${name}`, onclick: close }, "Close"),
     );
-  return el("section", { class: "card" }, el("h2", {}, "Open games"), el("ul", { class: "plain" }, games.map(card)));
+    return item;
+  };
+  list.append(...games.map(card));
+  return section;
 }
 
 function field(text, input, ...others) {
@@ -68,7 +88,18 @@ function playerOptions(players, first) {
   ];
 }
 
+/** The board of a game. One that is not offered, as of a recorded game, has the players that need no network. */
+function boardOf(boards, game) {
+  const found = boards.find((each) => isSameBoard(each.game, game));
+  if (found) return found;
+  const players = boards.find((each) => each.game.name === game.name)?.players ?? [];
+  const title = `${game.name[0].toUpperCase()}${game.name.slice(1)} ${game.size}×${game.size}`;
+  return { id: "recorded", title, game, players: players.filter((player) => !player.has_network) };
+}
+
 function form(root, boards, position) {
+  const first = position ? boardOf(boards, position.params) : boards[0];
+  if (!boards.includes(first)) boards = [...boards, first];
   const board = el("select", { name: "board" }, boards.map(({ id, title }) => el("option", { value: id }, title)));
   const [black, white, analysis] = ["black", "white", "analysis"].map((name) => el("select", { name }));
   const komi = el("input", { name: "komi", type: "number", step: 0.5, min: -400, max: 400 });
@@ -86,9 +117,9 @@ function form(root, boards, position) {
     black.replaceChildren(...playerOptions(players, [HUMAN, "Human"]));
     white.replaceChildren(...playerOptions(players, [HUMAN, "Human"]));
     analysis.replaceChildren(...playerOptions(players.filter((player) => player.has_network), ["", "No analysis"]));
-    white.value = players[0].spec;
+    white.value = players[0]?.spec ?? HUMAN;
     komiField.hidden = game.komi === undefined || position !== null;
-    komi.value = players[0].komi ?? game.komi ?? "";
+    komi.value = players[0]?.komi ?? game.komi ?? "";
   }
 
   const isTimed = () => limit.value === "seconds";
@@ -131,7 +162,7 @@ function form(root, boards, position) {
 
   board.addEventListener("change", fill);
   limit.addEventListener("change", () => (amount.value = isTimed() ? 5 : 400));
-  if (position) board.value = (boards.find(({ game }) => isSameBoard(game, position.params)) ?? boards[0]).id;
+  board.value = first.id;
   fill();
   return el(
     "form",
@@ -156,7 +187,7 @@ class GamePage {
   constructor(root, id, { state, analysis }, boards) {
     this.root = root;
     this.path = `/api/sessions/${encodeURIComponent(id)}`;
-    this.players = boards.find(({ game }) => isSameBoard(game, state.game))?.players ?? [];
+    this.players = boardOf(boards, state.game).players;
     this.analysis = analysis;
     this.overlay = "visits";
     this.review = null; // a past position that is shown
@@ -204,6 +235,7 @@ class GamePage {
     this.disconnect();
     clearInterval(this.ticking);
     this.parts.connection.hidden = true;
+    this.parts.fault.replaceChildren();
     this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, text, " ", el("a", { href: "#/play" }, "New game")));
     for (const button of this.root.querySelectorAll("button, select, input")) button.disabled = true;
     this.board.draw({ ...this.shown, legal: null });
@@ -225,7 +257,8 @@ class GamePage {
     const hasPass = game.pass_action !== null;
     const parts = (this.parts = {
       status: el("p", { class: "status" }),
-      message: el("div"),
+      fault: el("div"), // of an engine
+      message: el("div"), // answer to a command
       connection: el("p", { class: "muted", hidden: true, role: "status" }, "The server does not answer; trying again …"),
       seats: el("div", { class: "seat-list" }),
       chance: el("div", { class: "chance", role: "meter", "aria-label": "Black’s chance to win", "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": 50 }, el("div", { class: "black-share" }), el("span", {})),
@@ -261,7 +294,7 @@ class GamePage {
         el(
           "div",
           { class: "side" },
-          el("section", { class: "card", "aria-label": "Game" }, parts.seats, parts.status, parts.message, parts.connection, parts.chance, parts.graph,
+          el("section", { class: "card", "aria-label": "Game" }, parts.seats, parts.status, parts.fault, parts.message, parts.connection, parts.chance, parts.graph,
             el("div", { class: "toolbar" }, parts.pass, parts.undo, parts.hint, parts.stop, parts.resume, parts.score, parts.resign),
             el("p", { class: "muted keys" }, "Keys: arrows and ", el("kbd", {}, "Enter"), " play, ", hasPass ? [el("kbd", {}, "p"), " passes, "] : null, el("kbd", {}, "u"), " takes back, ", el("kbd", {}, "h"), " asks for a hint.")),
           el("section", { class: "card", "aria-labelledby": "analysis-title", hidden: !this.players.some((player) => player.has_network) }, el("h2", { id: "analysis-title" }, "Analysis"),
@@ -281,7 +314,7 @@ class GamePage {
   update(state) {
     const before = this.state;
     this.state = state;
-    const { game, players, moves, to_play: toPlay } = state;
+    const { players, moves, to_play: toPlay } = state;
     const isNew = !before || before.version !== state.version;
     this.received = performance.now();
     if (this.analysis?.version < state.first_version) this.showAnalysis(null); // of moves that were taken back
@@ -297,10 +330,12 @@ class GamePage {
     }
     this.parts.status.replaceChildren(this.statusText());
     this.parts.status.classList.toggle("busy", Boolean(state.thinking) && state.thinking !== "analysis");
-    if (state.error) this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, state.error, this.replacement()));
-    else if (before && isNew) this.parts.message.replaceChildren();
     const { parts } = this;
-    parts.pass.disabled = !this.canPlay || !state.legal.includes(game.pass_action);
+    if (before && isNew) parts.message.replaceChildren();
+    if (isNew || state.error !== before.error) { // otherwise a player that was chosen in the list stays
+      const fault = state.error && el("p", { class: "error", role: "alert" }, state.error, this.replacement());
+      parts.fault.replaceChildren(...(fault ? [fault] : []));
+    }
     parts.undo.disabled = !moves.length && !["resignation", "time"].includes(state.end);
     parts.hint.disabled = !this.canPlay || state.thinking === "hint" || Object.values(players).every(({ spec }) => spec === HUMAN);
     const isWatched = ![players.black, players.white].some(({ spec }) => spec === HUMAN);
@@ -460,6 +495,7 @@ class GamePage {
       win: isNow && state.end === "line" ? winningLine(state) : null,
     };
     this.board.draw(this.shown);
+    this.parts.pass.disabled = !this.shown.legal?.includes(state.game.pass_action); // also at an earlier position
   }
 
   async play(action) {

@@ -7,6 +7,7 @@ import { counted, networkName, sourceName } from "./games.js";
 const PLAY_MS = 700; // between two moves of the automatic replay
 const ADDRESS_MS = 200; // waits this long before it writes the address: browsers refuse more than 100 changes in 30 s
 const PRIOR_MS = 150; // waits this long before it requests a prior, so that a moving slider requests only the last one
+const COPIED_MS = 2000; // the button shows for this time what it did
 const TOP_MOVES = 10;
 const CURVE = { width: 600, height: 190, left: 38, right: 8, top: 16, bottom: 24 };
 const SVG = "http://www.w3.org/2000/svg";
@@ -30,20 +31,22 @@ function svg(tag, attributes, ...children) {
 
 /** A digest, shortened, with a button that copies all of it. */
 function copyable(text, what) {
-  const copy = async () => {
+  const code = el("code", { title: text }, text.slice(0, 12));
+  const button = el("button", { type: "button", class: "link", "aria-label": `Copy the ${what}` }, "copy");
+  button.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(text);
-      announce(`${what} copied`);
+      button.textContent = "copied";
     } catch {
-      // The clipboard needs https or this machine's own address.
-      announce(`cannot copy; the ${what} is ${text}`);
+      // The clipboard needs https or this machine's own address: all of the digest is selected for the keyboard.
+      code.textContent = text;
+      getSelection().selectAllChildren(code);
+      button.textContent = "press Ctrl+C";
     }
-  };
-  return [
-    el("code", { title: text }, text.slice(0, 12)),
-    " ",
-    el("button", { type: "button", class: "link", "aria-label": `Copy the ${what}`, onclick: copy }, "copy"),
-  ];
+    announce(`${what}: ${button.textContent}`);
+    setTimeout(() => (button.textContent = "copy"), COPIED_MS);
+  });
+  return [code, " ", button];
 }
 
 const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;

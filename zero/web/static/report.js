@@ -203,8 +203,15 @@ function healthCard({ health, checks }, tag) {
   );
 }
 
+/** The games of self-play and of the match of each report; without sets that have no games, as after an import. */
+function setsOf(reports) {
+  return reports
+    .flatMap((each) => [["self-play", each.selfplay], ["match", each.match]].map(([kind, games]) => ({ name: reports.length > 1 ? `${kind}, ${each.tag}` : kind, games })))
+    .filter(({ games }) => games?.num_games !== 0);
+}
+
 function endsCard(reports) {
-  const sets = reports.flatMap((each) => [["self-play", each.selfplay], ["match", each.match]].map(([kind, games]) => ({ name: reports.length > 1 ? `${kind}, ${each.tag}` : kind, games })));
+  const sets = setsOf(reports);
   const known = sets.filter(({ games }) => games?.ended);
   if (!reports.some((each) => each.decision)) return null;
   if (!known.length) return card("How the games ended", missing("The ends of the games"));
@@ -231,9 +238,7 @@ function endsCard(reports) {
 
 function lengthsCard(reports) {
   if (!reports.some((each) => each.decision)) return null;
-  const sets = reports
-    .flatMap((each) => [["self-play", each.selfplay], ["match", each.match]].map(([kind, games]) => ({ name: reports.length > 1 ? `${kind}, ${each.tag}` : kind, lengths: games?.lengths })))
-    .filter(({ lengths }) => lengths);
+  const sets = setsOf(reports).map(({ name, games }) => ({ name, lengths: games?.lengths })).filter(({ lengths }) => lengths);
   if (!sets.length) return card("Length of the games", el("p", { class: "muted" }, "The games are not on this machine."));
   const values = sets.flatMap(({ name, lengths }) => {
     const total = Object.values(lengths).reduce((sum, count) => sum + count, 0);
@@ -286,8 +291,9 @@ function resignationCard({ resignation }, tag) {
   );
 }
 
-function openingsCard({ openings, board }, tag) {
+function openingsCard({ openings, board, selfplay }, tag) {
   const title = titled("Most frequent openings of self-play", tag);
+  if (selfplay?.num_games === 0) return card(title, el("p", { class: "muted" }, "No games of self-play."));
   if (!openings || !board) return card(title, el("p", { class: "muted" }, "The games are not on this machine."));
   const figures = openings.map(({ moves, names, share }) => {
     const stones = new Array(board.rows * board.columns).fill(0);
