@@ -168,7 +168,7 @@ def test_lines_for_the_console(tmp_path):
 
 
 def test_repeated_games_are_said_and_narrow_no_interval():
-    repeated = [game(number, 1).model_copy(update={"actions": (0,)}) for number in range(8)]
+    repeated = [game(number, (1, -1)[number % 2]).model_copy(update={"actions": (0,)}) for number in range(8)]
     lines = list(match_lines(count_match(spec_of(8), repeated), Path("m")))
     assert lines[1:5] == [
         "8 won, 0 lost, 0 drawn: 100.0% (95 % interval 20.7% to 100.0%)",

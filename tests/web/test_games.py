@@ -83,6 +83,7 @@ def test_the_values_to_filter_by(recorded) -> None:
         "lineages": [{"lineage": "made", "first": 1, "last": 1, "num_games": 10}],
         "matches": [],
         "ends": sorted({each.end for each in records}),
+        "pending": 0,
     }
 
 

@@ -120,6 +120,26 @@ def test_an_opening_and_unique_games_are_filters(page) -> None:
     wait_for_count(page, "10 games")
 
 
+def test_filters_of_games_that_are_not_read_yet_are_kept_and_offered_later(page) -> None:
+    def incomplete(route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"lineages": [], "ends": [], "pending": 1})
+
+    page.route("**/api/games/filters", incomplete)
+    open_list(page, "?lineage=made&generation=1")
+    wait_for_count(page, "10 games")
+    lineage = page.locator("[name=lineage]")
+    assert lineage.input_value() == "made"
+    page.locator("[name=kind]").select_option("gating")
+    wait_for_count(page, "4 games")
+    assert page.url.endswith("#/games?lineage=made&generation=1&kind=gating")
+    page.unroute_all(behavior="wait")
+    page.locator("[name=kind]").select_option("selfplay")
+    wait_for_count(page, "6 games")
+    expect(lineage.locator("option:checked")).to_have_text("made (10012)")
+    assert page.locator("[name=kind]").input_value() == "selfplay"
+
+
 def test_a_wrong_filter_in_the_address_is_an_error(page) -> None:
     page.goto("/#/games?kind=chess")
     page.wait_for_selector(".error")
@@ -153,6 +173,22 @@ def test_the_keyboard_moves_through_the_list_and_opens_a_game(page) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector(".replay-caption")
     assert page.url.endswith("#/games/selfplay/made/2/0")
+
+
+def test_the_keyboard_filters_by_first_moves(page) -> None:
+    open_list(page, "?generation=2&kind=selfplay")
+    page.locator("td.g-game a").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    focus = page.locator("td.g-opening button:focus")
+    text = page.locator("td.g-opening").nth(2).inner_text()
+    page.keyboard.press("ArrowDown")
+    expect(focus).to_have_text(text)
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("td.g-game a:focus")).to_have_text("#2")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.locator(".chosen .badge")).to_contain_text(text)
 
 
 def test_a_game_is_replayed_move_by_move(page, recorded) -> None:
@@ -219,6 +255,23 @@ def test_a_game_is_continued_from_a_position(page, recorded) -> None:
     assert page.locator("svg.board .stone:not(.preview)").count() == stones
 
 
+def test_a_game_on_a_board_that_is_not_offered_is_continued(page) -> None:
+    def fewer(route) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        found["boards"] = [board for board in found["boards"] if board["title"] != "Go 5×5"]
+        route.fulfill(response=answer, json=found)
+
+    page.route("**/api/players", fewer)
+    open_game(page, "selfplay/made/1/2?move=5")
+    page.get_by_role("link", name="Continue from here").click()
+    expect(page.get_by_label("Game", exact=True).locator("option:checked")).to_have_text("Go 5×5")
+    page.get_by_label("○ White").select_option("random")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".moves li").nth(4)).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Go 5×5")
+
+
 def test_the_prior_is_shown_beside_the_visits(page, recorded) -> None:
     open_game(page, "gating/made/1/0?move=2")
     page.get_by_label("compute the prior with the recorded network").check()
@@ -240,6 +293,22 @@ def test_a_replay_links_to_the_record(page, recorded) -> None:
     assert download.value.suggested_filename == "made-gen-0001-gating-1.sgf"
     page.get_by_role("link", name="next game").click()
     page.wait_for_url("**/#/games/gating/made/1/2")
+
+
+@pytest.mark.parametrize("is_secure", [True, False])
+def test_a_digest_is_copied_or_else_selected(page, is_secure: bool) -> None:
+    if is_secure:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    else:
+        page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    open_game(page, "gating/made/1/1")
+    button = page.get_by_role("button", name="Copy the commit")
+    button.click()
+    expect(button).to_have_text("copied" if is_secure else "press Ctrl+C")
+    text = page.evaluate("navigator.clipboard ? navigator.clipboard.readText() : String(getSelection())")
+    code = page.locator("dd", has=button).locator("code")
+    assert len(text) == 40 and text == code.get_attribute("title")
+    expect(button).to_have_text("copy")
 
 
 def test_the_games_of_a_match_are_listed_and_replayed(page) -> None:

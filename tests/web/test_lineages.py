@@ -11,11 +11,14 @@ import httpx
 import pytest
 
 from tests.web.made_lineage import advance, make_lineage, make_project
+from tests.web.made_record import MadeLineage, games
 from zero.config.params import GoParams
 from zero.evaluation.ladder import CurvePoint, Entry, Ladder, LadderRow, Scale
 from zero.evaluation.tournament import Standing, Tournament, write_tournament
+from zero.record import costs
 from zero.storage.files import canonical_json, write_atomic
 from zero.web.app import WebSettings, new_app
+from zero.web.report import report_of
 
 Get = Callable[[str], httpx.Response]
 GAME = GoParams(name="go", size=5)
@@ -37,6 +40,10 @@ def home(made: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def get(home: Path) -> Get:
+    return getter(home)
+
+
+def getter(home: Path) -> Get:
     """Gets a path of the application."""
     transport = httpx.ASGITransport(new_app(home, WebSettings()))
 
@@ -117,6 +124,17 @@ def test_a_lineage_has_its_graph(get):
 
 def test_a_generation_has_its_report(get):
     assert get("/api/lineages/go9/4").json()["tag"] == "go9/gen-0004"
+
+
+def test_a_lineage_without_a_workspace_asks_no_remote(tmp_path, monkeypatch):
+    lineage = MadeLineage(tmp_path)
+    lineage.add([games(2, 1)], games(2, 2))
+    fetched: list[str] = []
+    monkeypatch.setattr(costs, "_fetch_notes_once", lambda folder, name: fetched.append(name))
+    for path in ("lineages", "lineages/made", "lineages/made/1"):
+        assert getter(tmp_path)(f"/api/{path}").status_code == 200
+    assert fetched == []
+    assert report_of(tmp_path, "made").costs is None and set(fetched) == {"made"}, "the command may ask"
 
 
 @pytest.mark.parametrize(

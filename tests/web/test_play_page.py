@@ -10,6 +10,8 @@ from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as Tab
 
 from tests.web.serving import GO5, GOMOKU5, Page, serving
+from zero.errors import ZeroError
+from zero.web.engines import Engines
 
 PHONE = {"width": 390, "height": 844}
 HOSTILE = "<img src=x onerror='window.hacked = true'><script>window.hacked = true</script>"
@@ -241,6 +243,45 @@ def test_a_closed_game_and_a_missing_view_say_what_to_do(page, tab):
     tab.route("**/ladder.js", lambda route: route.abort())
     tab.get_by_role("link", name="Ladder").click()
     expect(tab.get_by_role("alert")).to_contain_text("The view “Ladder” cannot be shown:")
+
+
+def test_an_open_game_is_closed_from_the_list(page, tab):
+    game = page.start(black="human", white="random", game=GO5)
+    tab.goto(page.url)
+    item = tab.locator("li", has=tab.locator(f'a[href="#/play/{game.name}"]'))
+    item.get_by_role("button", name="Close Go 5×5: Human – Random moves").click()
+    expect(item).to_have_count(0)
+    assert game.name not in [each["id"] for each in page.http.get("/api/sessions").json()["games"]]
+
+
+def test_an_earlier_position_takes_no_pass(page, tab):
+    game = page.start(black="human", white="human", game=GO5)
+    game.post("play", action=12)
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    expect(tab.get_by_role("button", name="Pass")).to_be_enabled()
+    tab.get_by_role("button", name="previous position").click()
+    expect(tab.get_by_role("button", name="Pass")).to_be_disabled()
+    tab.get_by_role("button", name="next position").click()
+    expect(tab.get_by_role("button", name="Pass")).to_be_enabled()
+
+
+def test_the_fault_of_an_engine_stays_until_another_player_goes_on(page, tab, monkeypatch):
+    def failing(*_: object) -> object:
+        raise ZeroError("the player broke")
+
+    monkeypatch.setattr(Engines, "open", failing)
+    game = page.start(black="human", white="random", game=GO5)
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    cell(tab, "C3").click()
+    fault = tab.get_by_role("alert")
+    expect(fault).to_contain_text("Random moves: the player broke")
+    tab.get_by_role("button", name="Score").click()
+    expect(tab.locator(".hint")).to_contain_text("Score now:")
+    expect(fault).to_contain_text("Random moves: the player broke")
+    fault.get_by_label("Player of white").select_option("human")
+    fault.get_by_role("button", name="Play on with this player").click()
+    expect(tab.locator(".status")).to_have_text("White to move.")
+    expect(fault).to_have_count(0)
 
 
 def test_a_page_that_was_never_visible_has_no_connection(page, tab):

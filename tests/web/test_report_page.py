@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.web.made_lineage import PARAMS_TEXT, advance, make_lineage, make_project
 from tests.web.test_lineages import write_ladder
@@ -100,6 +100,33 @@ def test_what_is_not_recorded_says_so(url, page):
     expect(page.get_by_role("heading", name="go9/gen-0002", exact=True)).to_be_visible()
     expect(page.get_by_text("The costs: not recorded.")).to_be_visible()
     expect(page.get_by_text("The games are not on this machine.").first).to_be_visible()
+
+
+def test_a_generation_without_self_play_says_so(home, url, page, tmp_path):
+    found = report_of(home, "go9")
+    assert found.selfplay
+    none = found.selfplay.model_copy(update={"num_games": 0, "ended": {}, "lengths": None})
+    html = report_html(found.model_copy(update={"selfplay": none, "openings": None}))
+    (tmp_path / "report.html").write_bytes(html)
+    page.goto((tmp_path / "report.html").as_uri())
+    ends = page.get_by_role("table", name="ends and results of the games")
+    expect(ends.get_by_role("columnheader")).to_have_text(["result", "match"])
+    expect(page.get_by_text("No games of self-play.")).to_be_visible()
+    text = page.locator("main").inner_text()
+    assert "NaN" not in text and "The games are not on this machine." not in text
+
+
+def test_a_generation_without_self_play_is_no_point_of_a_curve(url, page):
+    def change(route: Route) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        found["nodes"][1] |= {"games": 0, "game_length": 0.0}
+        route.fulfill(response=answer, json=found)
+
+    page.route("**/api/lineages/go9", change)
+    page.goto(f"{url}#/lineages/go9")
+    lengths = page.get_by_role("table", name="length of the games", include_hidden=True)
+    expect(lengths.locator("tbody th")).to_have_text(["2", "4"])
 
 
 def test_a_table_is_copied_as_text(url, page):

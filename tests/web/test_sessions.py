@@ -113,6 +113,19 @@ def test_the_analysis_works_while_a_person_thinks_and_can_be_ended(page):
     game.until(lambda state: state["chances"][0] is not None)
 
 
+def test_a_hint_does_not_wait_for_the_end_of_an_analysis_which_then_goes_on(page):
+    game = page.start(black="human", white="human", analysis=LONG)
+    game.until(lambda state: state["thinking"] == "analysis")
+    game.post("hint")
+    with game.events() as events:
+        hint = next(event.data for event in events if event.topic == "hint")
+    assert hint["version"] == game.state()["version"]
+    analysis = page.http.get(game.path).json()["analysis"]
+    assert analysis["simulations"] < 20_000 and not analysis["done"]
+    game.until(lambda state: state["thinking"] == "analysis")
+    game.post("close")
+
+
 def test_undo_ends_a_search_and_drops_its_move(page):
     game = page.start(white=LONG)
     game.post("play", action=40)
@@ -338,6 +351,12 @@ def test_an_engine_whose_time_is_over_loses(page):
     state = game.until(lambda state: state["over"])
     assert (state["result"], state["end"], state["moves"]) == ("W+T", "time", [])
     game.until(lambda state: not state["thinking"])
+    game.post("undo")
+    state = game.state()
+    assert not state["over"] and state["paused"] and state["clock"]["black"] == 0.5
+    game.post("play", action=40)
+    assert len(game.state()["moves"]) == 1
+    game.post("close")
 
 
 def test_a_game_is_saved_and_loaded_and_looked_at(page):
@@ -501,6 +520,19 @@ def test_the_least_recently_used_game_makes_room(tmp_path):
         assert second.refused("undo").startswith(f"unknown game '{second.name}': a game is closed after 60 minutes")
         names = [game["id"] for game in page.http.get("/api/sessions").json()["games"]]
         assert len(names) == 2 and first.name in names
+
+
+def test_a_game_that_cannot_be_started_closes_no_other_one(tmp_path):
+    with serving(tmp_path, max_games=1) as page:
+        first = page.start(black="human", white="human", game=GO5)
+        body = {"white": "human", "game": GO5, "sgf": "(;GM[1]SZ[9];B[ee])"}
+        assert "start a game on the board of the file" in page.refused("/api/sessions", body)
+        assert not first.state()["over"]
+        second = page.start(black=LONG, white="human")
+        second.until(lambda state: state["thinking"])
+        body = {"white": "human", "game": GO5}
+        assert page.refused("/api/sessions", body) == "1 games are open and engines work in all of them; close one"
+        assert [game["id"] for game in page.http.get("/api/sessions").json()["games"]] == [second.name]
 
 
 def test_a_game_without_a_page_is_closed_and_one_with_a_page_is_not(tmp_path):
