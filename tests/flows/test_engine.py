@@ -182,13 +182,10 @@ def test_the_processes_of_a_gpu_share_its_worker(
     assert {*run_in_flow(asks)} == {("GPU-a", 2), ("GPU-b", 1)}
 
 
-def test_a_worker_elsewhere_uses_its_own_address_of_prefect(
-    params: Params, tmp_path: Path, servers: Servers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_elsewhere_uses_its_own_address_of_prefect(params: Params, tmp_path: Path, servers: Servers) -> None:
     """On Kubernetes the workers reach another address than the flow."""
     own = f"{servers.prefect}/api".replace("127.0.0.1", "localhost")
-    monkeypatch.setenv("PREFECT_API_URL", own)
-    with running(tmp_path) as made:
+    with running(tmp_path, own) as made:
         engine = Engine(params, ExecutorParams(kind="dask", address=made.address), tmp_path, lambda line: None)
 
         def asks() -> Any:
@@ -202,8 +199,8 @@ def test_a_worker_elsewhere_uses_its_own_address_of_prefect(
 class Cluster:
     """A scheduler and a worker as a person starts them (docs/cluster.md), without TLS."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.address = folder, f"tcp://127.0.0.1:{free_port()}"
+    def __init__(self, folder: Path, prefect: str) -> None:
+        self.folder, self.prefect, self.address = folder, prefect, f"tcp://127.0.0.1:{free_port()}"
         self.processes: list[subprocess.Popen[bytes]] = []
         self.scheduler = self.start_scheduler()
         self.worker = self.start_worker()
@@ -219,14 +216,15 @@ class Cluster:
     def _start(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", f"distributed.cli.{program}", *arguments]
         environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(ALLOWED_FAILURES)}
+        environment["PREFECT_API_URL"] = self.prefect
         with (self.folder / f"{program}.log").open("ab") as log:
             self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
         return self.processes[-1]
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Cluster]:
-    made = Cluster(folder)
+def running(folder: Path, prefect: str) -> Iterator[Cluster]:
+    made = Cluster(folder, prefect)
     try:
         yield made
     finally:
@@ -236,16 +234,16 @@ def running(folder: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator[Cluster]:
     """A cluster for the tests that leave it as it is."""
-    with running(tmp_path_factory.mktemp("cluster")) as made:
+    with running(tmp_path_factory.mktemp("cluster"), f"{servers.prefect}/api") as made:
         yield made
 
 
 @pytest.fixture
-def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
+def own_cluster(tmp_path: Path, servers: Servers) -> Iterator[Cluster]:
     """A cluster whose processes a test may kill."""
-    with running(tmp_path) as made:
+    with running(tmp_path, f"{servers.prefect}/api") as made:
         yield made
 
 
