@@ -327,7 +327,8 @@ class SettingsOfWorker(SettingsContext):
 def settings_of_worker() -> SettingsOfWorker:
     """Prefect's settings of this process; a context in which tasks are submitted without them."""
     here = get_settings_context()
-    return SettingsOfWorker(profile=here.profile, settings=here.settings)
+    # Without the validators of Prefect, which would change the settings that all threads share.
+    return SettingsOfWorker.model_construct(profile=here.profile, settings=here.settings)
 
 
 class LostError(Exception):

@@ -207,7 +207,8 @@ def test_a_killed_player_is_replaced(servers: Servers, finished: dict[str, Any])
     assert len(again) == 1 and re.fullmatch(r"(selfplay|gating)-000[01]", again[0])
 
 
-def test_a_cancelled_campaign_leaves_no_process_and_no_run(servers: Servers, workspace: Path) -> None:
+def test_a_cancelled_campaign_leaves_no_process_and_no_run(servers: Servers, finished: dict[str, Any]) -> None:
+    """After the finished generation, which would find shards of the cancelled one in the store."""
     servers.typed(*RUN, "zero-campaign", "--param", "lineage=tiny", "--param", "num_generations=2")
     wait_until(lambda: next(workers_of(servers), None))
     servers.typed("prefect", "flow-run", "cancel", last_run(servers, "zero-campaign")["id"])

@@ -28,17 +28,17 @@ def settings_of(name: str, certificates: Path) -> dict[str, str]:
     return {key: moved(value, places) for key, value in environment.items() if key.startswith("DASK_")}
 
 
-def read_by_dask(name: str, certificates: Path) -> dict[str, object]:
-    """The settings that Dask reads from these variables."""
+def settings_in(environment: dict[str, str]) -> dict[str, object]:
+    """The settings that Dask reads from variables."""
     return {
         key.removeprefix("DASK_").lower().replace("__", "."): dask.config.interpret_value(value)
-        for key, value in settings_of(name, certificates).items()
+        for key, value in environment.items()
     }
 
 
 def security_of(name: str, certificates: Path) -> Security:
     """The certificates of a service."""
-    with dask.config.set(read_by_dask(name, certificates)):
+    with dask.config.set(settings_in(settings_of(name, certificates))):
         security = Security()
     assert security.require_encryption is True
     return security
@@ -64,9 +64,19 @@ def allowed_failures(dask_scheduler: Scheduler) -> int:
     return int(dask_scheduler.allowed_failures)
 
 
-@pytest.mark.parametrize("name", ["scheduler", "trainer", "worker"])
-def test_a_part_that_waits_takes_little_processor_time(name: str, certificates: Path) -> None:
-    with dask.config.set(read_by_dask(name, certificates)):
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("", "scheduler"),
+        ("", "trainer"),
+        ("", "worker"),
+        ("compose.gpu.yaml", "gpu-0"),
+    ],  # Kubernetes has those of gpu-0
+)
+def test_a_part_that_waits_takes_little_processor_time(file: str, name: str) -> None:
+    environment = (merged(file) if file else merged())["services"][name]["environment"]
+    found = {key: value for key, value in environment.items() if key.startswith("DASK_")}
+    with dask.config.set(settings_in(found)):
         assert {key: dask.config.get(key) for key in IDLE_SETTINGS} == IDLE_SETTINGS
 
 

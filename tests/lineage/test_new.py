@@ -2,13 +2,14 @@
 
 import os
 import shutil
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 
-from tests.end_to_end.project import git, make_project
+from tests.end_to_end.project import git, make_project, run
 from tests.parameters import smoke_text
 from zero.errors import LineageError, ZeroError
 from zero.lineage.workspace import check_workspace, new_folder, new_lineage
@@ -41,6 +42,11 @@ def test_two_commands_with_one_name_make_one_lineage(tmp_path: Path) -> None:
     assert git(home, "tag").split() == ["twin/gen-0000"]
 
 
+def remote_of(workspace: Path) -> str:
+    """Address of DVC's remote."""
+    return run([sys.executable, "-m", "dvc", "config", "remote.record.url"], workspace).stdout.strip()
+
+
 @pytest.mark.parametrize("is_copy", [False, True])
 def test_a_workspace_follows_its_project(tmp_path: Path, is_copy: bool) -> None:
     """Before, a copy wrote into the project that it was copied from."""
@@ -55,6 +61,20 @@ def test_a_workspace_follows_its_project(tmp_path: Path, is_copy: bool) -> None:
     check_workspace(workspace)
     assert git(workspace, "config", "remote.origin.url").strip() == str(moved)
     assert dvc_cache_dir(workspace) == moved / DVC_CACHE_DIR
+    assert remote_of(workspace) == str(moved / DVC_CACHE_DIR)
+    if not is_copy:
+        moved.rename(home)
+        check_workspace(workspace_dir(home, "twin"))
+        assert remote_of(workspace_dir(home, "twin")) == str(home / DVC_CACHE_DIR)
+
+
+def test_an_origin_that_a_person_has_set_stays(tmp_path: Path) -> None:
+    home = make_project(tmp_path / "home")
+    workspace = new_lineage(home, "twin", smoke_text(), "smoke")
+    git(tmp_path, "clone", "--quiet", "--bare", str(home), "bare.git")
+    git(workspace, "remote", "set-url", "origin", str(tmp_path / "bare.git"))
+    check_workspace(workspace)
+    assert git(workspace, "config", "remote.origin.url").strip() == str(tmp_path / "bare.git")
 
 
 def test_a_lineage_from_a_tag_of_another_one_has_none_of_its_results(tmp_path: Path) -> None:

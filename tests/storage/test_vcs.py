@@ -6,7 +6,7 @@ import pytest
 
 from tests.end_to_end.project import git as run_git
 from zero.storage.layout import DVC_CACHE_DIR
-from zero.storage.vcs import configure_dvc, dvc_cache_dir, git
+from zero.storage.vcs import WITHOUT_USERS_IGNORES, configure_dvc, dvc_cache_dir, git
 
 
 def test_a_damaged_file_is_shown_with_replaced_characters(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_settings_of_the_user_change_no_file_and_stop_no_command(
     project.mkdir()
     git(project, "init", "--quiet", "--initial-branch=main")
     (project / "curve.csv").write_bytes(b"step\n")
-    git(project, "add", "--all")
+    git(project, *WITHOUT_USERS_IGNORES, "add", "--all")
     git(project, "commit", "--quiet", "-m", "curve")
     git(tmp_path, "clone", "--quiet", str(project), str(clone))
     assert (clone / "curve.csv").read_bytes() == b"step\n"

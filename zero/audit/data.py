@@ -14,7 +14,7 @@ from zero.errors import StorageError
 from zero.record.generation import MANIFESTS, Generation, read_model
 from zero.record.objects import Out
 from zero.record.provenance import DATASET
-from zero.stages.replay import last_games, window_name, window_size
+from zero.stages.replay import last_games, older_window_size, window_name, window_size
 from zero.stages.spec import WITHOUT_TRAINING, ShardSpec, code_digest, plan_shards
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, MATCH_DIR, REPLAY_DIR, STATE_DIRS, TRAINEE_DIR, WINDOW_DIR
@@ -219,7 +219,10 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
         )
         for ref in games.shards
     )
-    expected = last_games((*before, *entered), window_size(params, generation.number, before))
+    known = (*before, *entered)
+    expected = last_games(known, window_size(params, generation.number, before))
+    if window.shards != expected:
+        expected = last_games(known, older_window_size(params, generation.number, before))
     yield from _compare_rows(where, window.shards, expected, remedy)
     num_games = sum(row.shard.num_games - row.skip_games for row in window.shards)
     yield from differs(where, "num_games of its rows", num_games, window.num_games, remedy)

@@ -242,7 +242,6 @@ def count_match(spec: MatchSpec, games: list[MatchGame]) -> MatchTable:
     margins = [(1 - 2 * (game.game % 2)) * game.margin for game in played_out]
     has_score = TRAITS[rules_of(spec.game).game].has_score
     forfeits = results[np.array([game.end == FORFEIT for game in games])]
-    unique_games = len({game.actions for game in games})
     return MatchTable(
         players=spec.players,
         result=MatchResult(
@@ -251,9 +250,9 @@ def count_match(spec: MatchSpec, games: list[MatchGame]) -> MatchTable:
             draws=total.draws,
             as_black=_colours(results[black]),
             as_white=_colours(results[~black]),
-            unique_games=unique_games,
+            unique_games=len({game.actions for game in games}),
             score=score,
-            interval=wilson_interval(score, unique_games),  # a repeated game says nothing new
+            interval=wilson_interval(score, len(games)),
             mean_length=float(np.mean([len(game.actions) for game in games])),
         ),
         forfeits=(int((forfeits < 0).sum()), int((forfeits > 0).sum())),
@@ -265,7 +264,7 @@ def match_lines(table: MatchTable, folder: Path) -> Iterator[str]:
     """The result of a match for the console."""
     first, second = (player.name for player in table.players)
     result = table.result
-    low, high = result.interval
+    low, high = _interval(result)
     yield f"{first} against {second}: {result.num_games} games"
     yield (
         f"{result.wins} won, {result.losses} lost, {result.draws} drawn: {result.score:.1%} "
@@ -274,7 +273,7 @@ def match_lines(table: MatchTable, folder: Path) -> Iterator[str]:
     yield f"as Black {_share_text(result, result.as_black)}; as White {_share_text(result, result.as_white)}"
     yield f"{result.unique_games} unique games of {result.mean_length:.0f} moves on average"
     if repeated := result.num_games - result.unique_games:
-        yield f"{repeated} games repeat another one, and the intervals ignore them; --openings 4 gives different games"
+        yield f"{repeated} games repeat another one, and the intervals ignore them; --openings gives different games"
     if table.mean_margin is not None:
         yield f"mean margin of the games played out: {table.mean_margin:+.1f} points"
     for name, forfeits in zip((first, second), table.forfeits, strict=True):
@@ -373,8 +372,8 @@ def _match_metrics(table: MatchTable) -> dict[str, float]:
     result = table.result
     metrics: dict[str, float] = {
         "score": result.score,
-        "score_low": result.interval[0],
-        "score_high": result.interval[1],
+        "score_low": _interval(result)[0],
+        "score_high": _interval(result)[1],
         "wins": result.wins,
         "losses": result.losses,
         "draws": result.draws,
@@ -389,6 +388,11 @@ def _match_metrics(table: MatchTable) -> dict[str, float]:
         score, low, high = _share(result, colours)
         metrics |= {f"{name}_score": score, f"{name}_score_low": low, f"{name}_score_high": high}
     return metrics
+
+
+def _interval(result: MatchResult) -> tuple[float, float]:
+    """95 % interval of the score over the unique games: a repeated game says nothing new."""
+    return wilson_interval(result.score, result.unique_games)
 
 
 def _share(result: MatchResult, colours: Colours) -> tuple[float, float, float]:

@@ -47,7 +47,7 @@ from zero.storage.layout import (
 )
 from zero.storage.manifests import MANIFEST_FILE, Champion, GenerationId, LedgerEntry, PromotionDecision
 from zero.storage.store import open_store
-from zero.storage.vcs import dvc, git
+from zero.storage.vcs import WITHOUT_USERS_IGNORES, dvc, git
 
 UP_TO_DATE = "Data and pipelines are up to date."
 """Output of `dvc status` if no stage is left to run."""
@@ -276,7 +276,7 @@ def commit_record(workspace: Path, message: str, *paths: str) -> None:
     """Commits a ledger entry with all that belongs to it. `paths`: the changed ones; without any, all."""
     # Somebody may have staged other files. `git commit PATH` would leave an index file if it were killed.
     git(workspace, "reset", "--quiet")
-    git(workspace, "add", "--all", "--", *paths)
+    git(workspace, *WITHOUT_USERS_IGNORES, "add", "--all", "--", *paths)
     git(workspace, "commit", "--quiet", "-m", message)
 
 

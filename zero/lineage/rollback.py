@@ -18,6 +18,7 @@ from zero.errors import LineageError
 from zero.lineage.registry import Advanced, advanced, commit_record, finish, roll_forward
 from zero.lineage.workspace import (
     check_name,
+    check_state_folder,
     check_workspace,
     checkout_generation,
     committed_ledger,
@@ -109,6 +110,7 @@ def branch(home: Path, tag: str, lineage: str) -> Advanced:
     target = workspace_dir(home, lineage)
     if (made := _branched_before(home, tag, lineage, target)) is not None:
         return made
+    check_state_folder(home, target)
     with new_folder(target) as building:
         restored = restore_next_state(home, tag, building)
         git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")

@@ -44,7 +44,7 @@ from zero.storage.manifests import (
     LedgerEntry,
     Origin,
 )
-from zero.storage.vcs import configure_dvc, dvc, git
+from zero.storage.vcs import WITHOUT_USERS_IGNORES, configure_dvc, dvc, dvc_cache_dir, git
 
 STAGE_FILES = ("dvc.lock", "metrics", "plots")
 GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
@@ -97,17 +97,22 @@ def check_workspace(workspace: Path) -> None:
 def _follow_project(workspace: Path, lineage: str) -> None:
     """Points a workspace to the project that it is in, if that folder was moved or copied.
 
-    Two paths in a workspace are absolute: its origin and DVC's cache. A copy would write into the project that it was
-    copied from.
+    Its origin, and DVC's cache and remote, are absolute paths. A copy would write into the project that it was copied
+    from. Other paths than those that this program writes were set by a person, and stay.
     """
-    home = home_dir(workspace)
-    if workspace.resolve() != workspace_dir(home, lineage).resolve():
+    home, cache = home_dir(workspace), dvc_cache_dir(workspace)
+    if workspace.resolve() != workspace_dir(home, lineage).resolve() or not (home / ".git").exists():
         return
-    origin = git(workspace, "config", "--default", "", "--get", "remote.origin.url").strip()
-    if origin.startswith("/") and Path(origin).resolve() != home:
-        log.warning("%s pointed to the project in %s; it points to %s now", workspace, origin, home)
+    if cache is None or not str(cache).endswith(f"/{DVC_CACHE_DIR}"):
+        return
+    former = Path(str(cache).removesuffix(f"/{DVC_CACHE_DIR}"))
+    if former.resolve() == home:
+        return
+    log.warning("%s was of the project in %s; it is of %s now", workspace, former, home)
+    if Path(git(workspace, "config", "--default", "", "--get", "remote.origin.url").strip()) == former:
+        (workspace / ".git/config.lock").unlink(missing_ok=True)  # of a git that was killed here
         git(workspace, "remote", "set-url", "origin", str(home))
-        configure_dvc(workspace, home)
+    configure_dvc(workspace, home, moved_from=former)  # last: the new cache marks the end
 
 
 @contextmanager
@@ -217,7 +222,7 @@ def new_lineage(home: Path, lineage: str, text: str, source: str, progress: Prog
             f"tag {tags[0]} belongs to an earlier lineage {lineage!r}; choose another name, or delete its tags: "
             f"`git tag -d $(git tag -l '{lineage}/gen-*')`"
         )
-    _check_state_folder(home, target)
+    check_state_folder(home, target)
     with new_folder(target) as building:
         git(home, "clone", "--quiet", "--no-tags", str(home), str(building))
         git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")
@@ -230,7 +235,7 @@ def new_lineage(home: Path, lineage: str, text: str, source: str, progress: Prog
             copy_dataset(home, building, params)
         _write_first_state(building, lineage, params, progress)
         dvc(building, "add", "--quiet", *STATE_DIRS)
-        git(building, "add", "--all")
+        git(building, *WITHOUT_USERS_IGNORES, "add", "--all")
         git(building, "commit", "--quiet", "-m", f"{lineage}: generation 0, the seeded random network")
         git(building, "tag", generation_tag(lineage, 0))
         # The push is the last step that others see: before it, a crash leaves only a hidden folder.
@@ -240,7 +245,7 @@ def new_lineage(home: Path, lineage: str, text: str, source: str, progress: Prog
     return target
 
 
-def _check_state_folder(home: Path, workspace: Path) -> None:
+def check_state_folder(home: Path, workspace: Path) -> None:
     """Checks that the commands in a workspace will find its project: they look for `.zero` above their folder.
 
     Raises:
@@ -319,7 +324,7 @@ def restore_lineage(home: Path, lineage: str) -> Path:
             f"no branch lineage/{lineage} in {home}; make the lineage with `zero new {lineage}`, or fetch it: "
             f"`git fetch --tags origin lineage/{lineage}:lineage/{lineage}`"
         )
-    _check_state_folder(home, target)
+    check_state_folder(home, target)
     with new_folder(target) as building:
         git(home, "clone", "--quiet", "--branch", f"lineage/{lineage}", str(home), str(building))
         fetch_notes(building, lineage)

@@ -150,13 +150,22 @@ def run(folder: Path, store: Store) -> Window:
 
 
 def window_size(params: Params, generation: int, old: Sequence[WindowShard]) -> int:
-    """Number of games that fit into the window of a generation; `old` is the window of the generation before."""
+    """Number of games that fit into the window of a generation; `old` is the window of the generation before.
+
+    A fraction below 1 is of the games that the lineage would have, had each generation played as many as this one.
+    """
     num_games, replay = params.selfplay.num_games, params.replay
-    counts = [(row.shard.generation, row.shard.num_games - row.skip_games) for row in old]
     # Counted, because earlier generations may have played another number of games.
     if replay.window_fraction == 1.0 or (num_games == 0 and generation > 1):
-        return min(replay.window_games, num_games + sum(count for _, count in counts))
-    imported = sum(count for made_in, count in counts if made_in == 0)  # self-play begins with generation 1
+        return min(replay.window_games, num_games + sum(row.shard.num_games - row.skip_games for row in old))
+    return older_window_size(params, generation, old)
+
+
+def older_window_size(params: Params, generation: int, old: Sequence[WindowShard]) -> int:
+    """The size for every fraction in generations that were recorded before 2026-11-27."""
+    num_games, replay = params.selfplay.num_games, params.replay
+    # Self-play begins with generation 1.
+    imported = sum(row.shard.num_games - row.skip_games for row in old if row.shard.generation == 0)
     all_games = num_games * generation + imported
     return min(replay.window_games, max(num_games, math.ceil(replay.window_fraction * all_games)))
 

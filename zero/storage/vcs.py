@@ -25,12 +25,13 @@ GIT_SETTINGS = {
     "push.gpgsign": "false",
     "core.hooksPath": "/dev/null",
     "core.autocrlf": "false",
-    "core.excludesFile": "/dev/null",
     "core.attributesFile": "/dev/null",
     "clone.defaultRemoteName": "origin",
     "advice.detachedHead": "false",
 }
 """Override those of the user: a signature, hook or filter could stop a command or change what it records."""
+WITHOUT_USERS_IGNORES = ("-c", "core.excludesFile=/dev/null")
+"""Options of git for adding files: a pattern such as `*.csv` in the user's own list would leave out recorded files."""
 PUSH_FAILED = "error: failed to push some refs"
 """The last line of git's output after a failed push; the reason is in an earlier line."""
 OUTER_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
@@ -43,7 +44,8 @@ def environment() -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     identity = {name: os.environ.get(name, value) for name, value in IDENTITY.items()}
     outer = {name: value for name, value in os.environ.items() if name not in OUTER_GIT}
-    number = int(os.environ.get("GIT_CONFIG_COUNT") or 0)  # settings of the user, often `safe.directory`
+    given = os.environ.get("GIT_CONFIG_COUNT", "")
+    number = int(given) if given.isdecimal() else 0  # settings of the user, often `safe.directory`
     settings = {"GIT_CONFIG_COUNT": str(number + len(GIT_SETTINGS))}
     for index, (name, value) in enumerate(GIT_SETTINGS.items(), number):
         settings |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
@@ -110,12 +112,14 @@ def dvc_cache_dir(clone: Path) -> Path | None:
     return Path(path) if path else None
 
 
-def configure_dvc(clone: Path, home: Path) -> None:
+def configure_dvc(clone: Path, home: Path, moved_from: Path | None = None) -> None:
     """Sets the shared cache of a clone, and makes that cache its remote if it has no remote or a missing one.
 
-    The path of the remote is committed. If the project was moved since, a local setting overrides it.
+    The path of the remote is committed. If the project was moved or copied from `moved_from`, a local setting
+    overrides it.
     """
     cache = str(home / DVC_CACHE_DIR)
+    replaced = str(moved_from / DVC_CACHE_DIR) if moved_from else ""
     # Written with the library with which DVC writes these files, because each start of DVC takes about a second.
     files = (str(clone / ".dvc" / name) for name in ("config", "config.local"))
     # Without interpolation, which would fail on a path with a `%`.
@@ -126,6 +130,8 @@ def configure_dvc(clone: Path, home: Path) -> None:
         config.setdefault("core", {})["remote"] = REMOTE
         config[remote] = {"url": cache}
         config.write()
-    elif (url := config.get(remote, {}).get("url", "")).startswith("/") and not Path(url).exists():
+    elif (url := config.get(remote, {}).get("url", "")) == cache:
+        local.pop(remote, None)  # of another place in which the project was
+    elif url.startswith("/") and (url == replaced or not Path(url).exists()):
         local[remote] = {"url": cache}
     local.write()
