@@ -181,7 +181,8 @@ def results_text(results: Results) -> str:
 def comparison_text(old: Results, new: Results) -> str:
     """The rows that both runs have: figures, their quotient, and the ratios to the rivals."""
     was, now, before = old.machine | old.settings, new.machine | new.settings, {row.name: row for row in old.rows}
-    notes = [f"note: {name} was {was.get(name)}, it is {now.get(name)}" for name in COMPARED if was[name] != now[name]]
+    changed = [name for name in COMPARED if was.get(name) != now.get(name)]
+    notes = [f"note: {name} was {was.get(name)}, it is {now.get(name)}" for name in changed]
     rows = []
     for row in new.rows:
         if other := before.get(row.name):

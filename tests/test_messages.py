@@ -109,7 +109,10 @@ PARAMETERS: list[tuple[dict[str, Any], str]] = [
         {"game": {"name": "gomoku", "size": 5, "in_a_row": 4}, "network.score_head": True},
         "network.score_head is only for Go; set it to false for gomoku",
     ),
-    ({"selfplay.fast_simulations": 9}, "selfplay: fast_simulations 9 is above num_simulations 8; lower it"),
+    (
+        {"selfplay.fast_simulations": 9, "selfplay.full_search_fraction": 0.5},
+        "selfplay: fast_simulations 9 is above num_simulations 8; lower it",
+    ),
     (
         {"training.learning_rate": [{"from_step": 5, "learning_rate": 0.1}]},
         "training: learning_rate must start at step 0 and rise, got steps [5]",

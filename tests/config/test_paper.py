@@ -61,6 +61,7 @@ NUMBERS = (
     Number("false positives of resignation", "below 5 %", "selfplay.false_positive_target", 0.05),
     Number("random symmetry of each evaluation", "yes", "search.random_symmetry", True),
     Number("reuse of the tree", "yes", "search.tree_reuse", True),
+    Number("value of an unvisited edge", "Q = 0", "search.first_play", "zero"),
     Number(
         "c_puct",
         "a constant, chosen by Gaussian-process optimisation, not given",

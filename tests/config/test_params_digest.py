@@ -10,11 +10,11 @@ from tests.parameters import parsed, preset, smoke, with_value
 from zero.config.params import STAGE_SECTIONS, Params, params_digest, parse_params, presets
 
 DIGESTS = {
-    "go13-gpu": "4abf19d9efdc7e9f",
-    "go19-gpu-small": "7da645cdb14f644f",
-    "go19-paper": "0d9412350c93df49",
+    "go13-gpu": "e96f0936c72ae83c",
+    "go19-gpu-small": "4db04b005837393c",
+    "go19-paper": "fcfc69ff35176d17",
     "go5": "b56d8767f328ec4b",
-    "go9-gpu": "cf5232d07c893fb3",
+    "go9-gpu": "58c80f19363b474e",
     "go9-laptop": "e83e7e1fe95b6b23",
     "go9-paper": "df1dca4a34dbc56e",
     "go9-simple": "d9d54586c1bb6e6f",

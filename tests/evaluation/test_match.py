@@ -50,7 +50,7 @@ def test_a_match_is_counted_by_colour_and_written_as_sgf(tmp_path):
     table = play_match(tmp_path / "m", spec_of(), MAKERS, 4)
     assert (table.result.wins, table.result.losses, table.result.draws) == (6, 0, 0)
     assert table.result.as_black.wins == table.result.as_white.wins == 3
-    assert table.result.interval == wilson_interval(1.0, 6)
+    assert table.result.interval == wilson_interval(1.0, table.result.unique_games)
     assert (table.result.unique_games, table.forfeits) == (2, (0, 0))
     assert table.mean_margin == pytest.approx((8.5 + 9.5) / 2)
     games = read_collection((tmp_path / "m/games.sgf").read_text())

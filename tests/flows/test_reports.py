@@ -52,7 +52,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Page:
 def test_the_report_tells_score_interval_games_and_tag() -> None:
     text = report_text(decision(), recorded("http://127.0.0.1:5000/#/experiments/1/runs/2"), None)
     assert text.startswith(
-        "# tiny/gen-0003: the challenger scored 58.8% (95 % interval 53.9% to 63.5%) in 400 games, 55% was needed; it "
+        "# tiny/gen-0003: the challenger scored 58.8% (95 % interval 53.8% to 63.5%) in 400 games, 55% was needed; it "
         "is the new champion\n"
     )
     games = "230 won, 160 lost, 10 drawn (as Black +130 -66 =4, as White +100 -94 =6); 397 unique games of 71 moves"

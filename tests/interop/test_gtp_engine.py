@@ -11,6 +11,7 @@ from zero import __version__
 from zero.games.position import NUM_PASSES
 from zero.games.rules import go_rules
 from zero.players.player import RESIGN, Reply
+from zero.players.rollout import RolloutPlayer
 from zero.players.session import PlayerSession
 from zero.players.uniform import UniformPlayer
 from zero.search.evaluator import UniformEvaluator
@@ -372,6 +373,17 @@ def test_gomoku_takes_turns_and_ends():
     ]
     assert answers(one, "undo;play b E1;lz-analyze 10")[:2] == ["", ""]
     assert answer(one, "genmove w") == "D6"  # the winning move
+
+
+@pytest.mark.parametrize("lines", ["play b C3", "play b C3;play w pass;undo", "play b C3;genmove w;undo"])
+def test_rollouts_do_not_pass_after_a_filler_pass(lines):
+    """Black is ahead: after a real pass of White, its own pass would end the game as a win."""
+    one = engine(PlayerSession("rollouts", lambda rules: RolloutPlayer(rules, 200, 1, seed=1), GO5))
+    answers(one, lines)
+    assert answer(one, "reg_genmove b") != "pass"
+    assert answers(one, "play w pass;reg_genmove b") == ["", "pass"]
+    answers(one, "undo")
+    assert answer(one, "genmove b") != "pass"
 
 
 def test_a_filler_pass_does_not_count_towards_the_end_of_the_game():

@@ -33,7 +33,8 @@ def test_a_number_stops_before_that_move(number, moves):
 def test_a_file_without_properties_is_19x19_and_has_no_komi():
     loaded = load_setup("(;GM[1];B[aa])", GO)
     assert (loaded.size, loaded.komi) == (19, None)
-    assert load_setup("(;KM[many];B[aa])", GO).komi is None
+    for komi, read in (("many", None), ("375", None), ("6,5", 6.5), (".5", 0.5)):
+        assert load_setup(f"(;KM[{komi}];B[aa])", GO).komi == read, komi
 
 
 def test_gomoku_is_read_as_gomoku():

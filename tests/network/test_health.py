@@ -61,6 +61,13 @@ def test_a_constant_value_head_is_dead_without_saturation():
     assert judged(*[constant] * 8).verdict == "dead"
 
 
+def test_nearly_equal_values_are_right_if_nearly_all_games_are_draws():
+    """Gomoku 3x3 after five generations: no better than the best constant, and living."""
+    drawn = HEALTHY._replace(value_loss=0.0036, constant_value_loss=0.0035, value_deviation=0.0098)
+    health = judged(*[drawn] * 8)
+    assert (health.verdict, len(health.findings)) == ("warning", 1)
+
+
 def test_the_last_lines_decide():
     assert judged(*[DEAD] * 6, *[HEALTHY] * 2).verdict == "healthy"
     assert judged(*[HEALTHY] * 6, *[DEAD] * 2).verdict == "dead"
@@ -93,6 +100,14 @@ def test_targets_of_one_class_are_not_judged():
     assert health.verdict == "unknown"
     assert health.explained_variance is None
     assert health.findings == ("the health of the value is not known: all value targets of the window are equal",)
+    assert health.lines() == []
+
+
+def test_a_collapsed_policy_is_reported_although_the_value_is_not_judged():
+    collapsed = HEALTHY._replace(constant_value_loss=0.0, value_loss=0.001, policy_entropy=1e-5)
+    health = judged(*[collapsed] * 8)
+    assert health.verdict == "unknown"
+    assert health.lines() == ["the policy has collapsed: its entropy is 1e-05 nats"]
 
 
 def test_a_training_of_few_steps_is_not_judged():

@@ -12,6 +12,7 @@ from tests.network.networks import (
     as_images,
     needs_cuda,
     random_batch,
+    random_planes,
     randomized_network,
 )
 from tests.oracle.bitboards import unpack
@@ -19,9 +20,9 @@ from zero.config.params import LearningRateStep
 from zero.errors import ParamsError
 from zero.network.learner import Learner, StepResult, ema_decay_after
 from zero.network.losses import Targets, data_losses, kl_divergence, value_statistics, weighted_sum
-from zero.network.model import AlphaZeroNetwork, Predictions
+from zero.network.model import AlphaZeroNetwork, Predictions, ValueHead
 from zero.network.spec import network_spec
-from zero.network.weights import load_network
+from zero.network.weights import load_network, new_network
 
 TINY_SPEC = network_spec(TINY, GO5)
 EVERYTHING = ARCHITECTURES["residual joint with everything"]
@@ -208,6 +209,31 @@ def test_the_rate_is_not_adapted_during_the_warm_up():
     training = TRAINING.model_copy(update={"kl_target": 100.0, "warmup_steps": 2})
     results = learn(Learner(randomized_network(), training, "cpu"), [random_batch()] * 4)
     assert [result.learning_rate for result in results] == pytest.approx([0.025, 0.05, 0.05, 0.05 * 1.5])
+
+
+def test_the_factor_of_earlier_generations_does_not_apply_without_a_target():
+    learner = Learner(randomized_network(), TRAINING, "cpu")
+    learner.learning_rate_factor = 10.0
+    (result,) = learn(learner, [random_batch()])
+    assert result.learning_rate == 0.05
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_wrong_value_and_a_wrong_owner_near_1_have_a_gradient(precision):
+    """In bf16 a tanh of 3.5 is 1.0, and its gradient 0."""
+    model = new_network(TINY.model_copy(update={"ownership_head": True}), GO5, 5)
+    assert isinstance(model.value_head, ValueHead) and model.ownership_head is not None
+    outputs = (model.value_head.output, model.ownership_head.output)
+    with torch.no_grad():
+        for output in outputs:
+            output.weight.zero_()
+            output.bias.fill_(3.5)
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        found = model.predict(as_images(random_planes(4)))
+    assert found.ownership is not None
+    (found.value.float().mean() + found.ownership.float().mean()).backward()
+    for output in outputs:
+        assert 0.003 < float(output.bias.grad.abs()) < 0.004  # 1 - tanh(3.5)^2 = 0.0036
 
 
 def test_measuring_the_kl_divergence_changes_no_weight_and_no_statistic():

@@ -54,11 +54,15 @@ def test_the_empty_state_before_the_first_step_can_be_loaded():
     assert len(data) < 100
 
 
-def test_the_state_of_another_optimizer_is_rejected():
-    model = new_network(TINY, GO5, 1)
-    data = optimizer_bytes(new_optimizer(TRAINING, model), model)
+def test_the_state_of_another_optimizer_is_rejected_after_the_first_step():
+    learner = Learner(randomized_network(), TRAINING, "cpu")
+    model = randomized_network()
+    adam = new_optimizer(TRAINING.model_copy(update={"optimizer": "adam"}), model)
+    load_optimizer(learner.optimizer_state(), adam, model)
+    assert not adam.state
+    list(learner.train([random_batch()]))
     with pytest.raises(ParamsError, match="trained with 'sgd'"):
-        load_optimizer(data, new_optimizer(TRAINING.model_copy(update={"optimizer": "adam"}), model), model)
+        load_optimizer(learner.optimizer_state(), adam, model)
 
 
 def test_momentum_can_be_switched_off_and_on():

@@ -124,6 +124,13 @@ def test_bf16_names_the_unit_that_computes_it():
     assert isa == torch.backends.cpu.get_cpu_capability() + unit
 
 
+def test_bf16_of_a_gpu_does_not_depend_on_the_unit_of_the_cpu(monkeypatch):
+    monkeypatch.setattr("zero.network.profile._bf16_unit", lambda: "amx")
+    monkeypatch.setattr("zero.network.profile._gpu_profile", lambda: {})
+    isa = execution_profile(CPU.model_copy(update={"device": "cuda", "precision": "bf16"}))["isa"]
+    assert "+" not in isa
+
+
 def test_auto_does_not_choose_bf16_if_onednn_is_limited_to_avx2(monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     assert this_machine("profile: {device: cpu}").bf16_unit == ""

@@ -94,6 +94,29 @@ def test_generation_0_has_nearly_even_priors_and_values_near_0(pooled_heads, lea
     assert least / NUM_ACTIONS < float(priors.max()) < 2.0 / NUM_ACTIONS
 
 
+def test_a_deep_generation_0_has_nearly_even_priors_and_values_near_0_if_its_blocks_begin_as_the_identity():
+    deep = TINY.model_copy(update={"num_blocks": 40})
+    with torch.no_grad():
+        plain, zero = (
+            new_network(deep.model_copy(update={"zero_init_residual": on}), GO5, 5)(as_images(random_planes(32)))
+            for on in (False, True)
+        )
+    assert float(torch.softmax(plain[0], 1).max()) > 0.9 and float(plain[1].abs().max()) > 0.9
+    assert float(torch.softmax(zero[0], 1).max()) < 2.0 / NUM_ACTIONS and float(zero[1].abs().max()) < 0.5
+
+
+def test_only_the_ends_of_residual_blocks_begin_at_zero():
+    for network in ARCHITECTURES.values():
+        zero, plain = (
+            new_network(network.model_copy(update={"zero_init_residual": on}), GO5, 5).state_dict()
+            for on in (True, False)
+        )
+        changed = {key for key in plain if not torch.equal(zero[key], plain[key])}
+        ends = {key for key in plain if key.endswith("second.norm.weight")}
+        assert changed == (ends if network.tower == "residual" else set())
+        assert all(not zero[key].any() for key in changed)
+
+
 @pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
 def test_a_loaded_network_saves_the_same_bytes(network):
     data = weights_bytes(randomized_network(network))

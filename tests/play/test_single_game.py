@@ -129,6 +129,13 @@ def test_searches_of_one_position_add_up_until_the_tree_is_full():
     assert counts[3].visit_counts.sum() == sum(result.num_simulations for result in counts)
 
 
+def test_a_root_is_not_visited_so_often_that_its_sum_of_values_stands_still(monkeypatch):
+    monkeypatch.setattr("zero.play.single_game.MAX_VISITS", 30)
+    one = player(num_simulations=20, max_nodes=400)
+    assert 20 <= one.search().visit_counts.sum() + 1 <= one.search().visit_counts.sum() + 1 <= 31
+    assert one.search(1000, seconds=60.0).num_simulations == 0
+
+
 def test_a_time_limit_ends_the_search():
     class SlowEvaluator(UniformEvaluator):
         def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:

@@ -112,6 +112,23 @@ def test_a_git_that_ended_is_one_error(tmp_path: Path) -> None:
         reader.read("HEAD:a")
 
 
+def test_a_path_of_two_lines_is_no_object_and_the_next_answer_is_right(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "-m", "two files")
+    with GitReader(tmp_path) as reader:
+        assert reader.read("HEAD:nothing\nHEAD:a") is None
+        assert reader.read("HEAD:b") == b"b"
+
+
+@pytest.mark.parametrize("text", ["stages: [", "stages: 2020-13-45", "stages: 7"])
+def test_a_lock_that_is_no_lock_has_no_outputs(folder: Path, text: str) -> None:
+    (folder / "dvc.lock").write_text(text)
+    assert recorded_in(folder).outs == {}
+
+
 def test_a_generation_in_progress_has_no_entry(folder: Path) -> None:
     write_manifest(folder, GenerationId(lineage="go9", number=2, resign_threshold=-0.9), GENERATION_FILE)
     made = in_progress(folder)

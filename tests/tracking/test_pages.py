@@ -32,6 +32,7 @@ def test_flat_parameters_are_complete():
         "training.search_value_weight",
         "selfplay.overlap",
         "selfplay.surprise_weight",
+        "network.zero_init_residual",
         "search.pass_wins",
         "training.value_loss",
         "training.warmup_steps",

@@ -148,7 +148,7 @@ class PlayParams(Section):
 
     @model_validator(mode="after")
     def _fast_is_faster(self) -> Self:
-        if self.fast_simulations > self.num_simulations:
+        if self.full_search_fraction < 1.0 and self.fast_simulations > self.num_simulations:
             raise ValueError(
                 f"fast_simulations {self.fast_simulations} is above num_simulations {self.num_simulations}; lower it"
             )
@@ -240,6 +240,9 @@ class NetworkParams(Section):
     pooled_heads: Annotated[bool, Field(strict=True, exclude_if=not_)] = False
     """True: the policy head has the same weights at every point and adds features pooled over the board; the value head
     has the pooled features only (KataGo; not in the paper). False: the heads of the paper."""
+    zero_init_residual: Annotated[bool, Field(strict=True, exclude_if=not_)] = False
+    """True: in generation 0 each residual block is the identity (Goyal et al. 2017). Without it the random network of a
+    deep trunk has neither uniform priors nor values near 0. The paper does not say how it initialises its network."""
 
 
 class ReplayParams(Section):
@@ -306,7 +309,8 @@ class TrainingParams(Section):
     """Optimiser steps, counted from generation 1, over which the learning rate rises linearly to the schedule. 0: no
     warm-up, as in the paper."""
     kl_target: Annotated[float, Field(ge=0.0)] = 0.0
-    """Target in nats of the policy's KL divergence over a step; the learning rate adapts to it. 0: no adaptation."""
+    """Target in nats of the policy's KL divergence over a step; the learning rate is multiplied by a factor from 0.1 to
+    10 that adapts to it, also across entries of the schedule. 0: no adaptation."""
     random_symmetry: bool = True
     """True: each sample is transformed by a random symmetry of the board."""
     checkpoint_interval: PositiveInt = 1000

@@ -66,7 +66,7 @@ def _cached_listing(folder: Path, out: str) -> Path | None:
         outs = [entry for stage in lock["stages"].values() for entry in stage.get("outs", [])]
         digest = next(str(entry["md5"]) for entry in outs if entry["path"] == out)
         cache = Path(dvc(folder, "cache", "dir").strip())
-    except (OSError, yaml.YAMLError, LookupError, TypeError, AttributeError, StopIteration, LineageError):
+    except (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, StopIteration, LineageError):
         return None
     return cache / "files" / "md5" / digest[:2] / digest[2:]
 

@@ -103,17 +103,28 @@ def lineage_curves(
     results = {name: backfill(home, name, progress, dataset) for name in lineages}
     games = _common_games(results)
     ladders = {name: lineage_ladder(home, name, simulations) for name in lineages}
-    # Ratings of other groups are on another scale.
-    shown = [row for ladder in ladders.values() for row in ladder.rows if row.group == _group_of_curve(ladder)]
     with ProjectRecord(home) as record:
         curves = [_curve(record, ladders[name], results[name], games) for name in lineages]
     return Curves(
         held_out_games=games,
         scale=_common_scale(ladders.values()),
-        # A random player has another rating in each ladder, far from all others.
-        opponents={row.entry.name: row.elo for row in shown if row.entry.kind not in ("network", "random")},
+        opponents=common_opponents(ladders.values()),
         curves=tuple(curves),
     )
+
+
+def common_opponents(ladders: Iterable[Ladder]) -> dict[str, float]:
+    """Ratings of the opponents by name, without those whose rating differs between the ladders.
+
+    With several ladders that leaves the anchor. A random player is left out: it is far from all others.
+    """
+    found: dict[str, set[float]] = {}
+    for ladder in ladders:
+        group = _group_of_curve(ladder)  # ratings of other groups are on another scale
+        for row in ladder.rows:
+            if row.group == group and row.entry.kind not in ("network", "random"):
+                found.setdefault(row.entry.name, set()).add(row.elo)
+    return {name: elos.pop() for name, elos in found.items() if len(elos) == 1}
 
 
 def curves_table(curves: Curves) -> Table:

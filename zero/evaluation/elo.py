@@ -165,7 +165,7 @@ def _fit(players: list[str], table: Mapping[Pair, tuple[float, float]], referenc
     ).x
     covariance = np.zeros((len(players), len(players)))
     covariance[np.ix_(free, free)] = np.linalg.inv(hessian(found))
-    elo = np.full(len(players), references.get(reference, 0.0))
+    elo = np.full(len(players), float(references.get(reference, 0.0)))
     elo[free] += ELO_OF_LOGIT * found
     spread = NORMAL_95 * ELO_OF_LOGIT * np.sqrt(np.diag(covariance))
     opponents = np.bincount(np.concatenate([first, second]))

@@ -32,6 +32,7 @@ from zero.players.build import ResolvedPlayer, common_game, identify, make_playe
 from zero.players.player import Player, PlayerId
 from zero.players.spec import parse_player
 from zero.progress import Progress
+from zero.record.texts import match_interval
 from zero.statistics import wilson_interval
 from zero.storage.files import (
     canonical_json,
@@ -242,6 +243,7 @@ def count_match(spec: MatchSpec, games: list[MatchGame]) -> MatchTable:
     margins = [(1 - 2 * (game.game % 2)) * game.margin for game in played_out]
     has_score = TRAITS[rules_of(spec.game).game].has_score
     forfeits = results[np.array([game.end == FORFEIT for game in games])]
+    num_unique = len({game.actions for game in games})
     return MatchTable(
         players=spec.players,
         result=MatchResult(
@@ -250,9 +252,9 @@ def count_match(spec: MatchSpec, games: list[MatchGame]) -> MatchTable:
             draws=total.draws,
             as_black=_colours(results[black]),
             as_white=_colours(results[~black]),
-            unique_games=len({game.actions for game in games}),
+            unique_games=num_unique,
             score=score,
-            interval=wilson_interval(score, len(games)),
+            interval=wilson_interval(score, num_unique),  # as `match_interval`
             mean_length=float(np.mean([len(game.actions) for game in games])),
         ),
         forfeits=(int((forfeits < 0).sum()), int((forfeits > 0).sum())),
@@ -264,7 +266,7 @@ def match_lines(table: MatchTable, folder: Path) -> Iterator[str]:
     """The result of a match for the console."""
     first, second = (player.name for player in table.players)
     result = table.result
-    low, high = _interval(result)
+    low, high = match_interval(result)
     yield f"{first} against {second}: {result.num_games} games"
     yield (
         f"{result.wins} won, {result.losses} lost, {result.draws} drawn: {result.score:.1%} "
@@ -372,8 +374,8 @@ def _match_metrics(table: MatchTable) -> dict[str, float]:
     result = table.result
     metrics: dict[str, float] = {
         "score": result.score,
-        "score_low": _interval(result)[0],
-        "score_high": _interval(result)[1],
+        "score_low": match_interval(result)[0],
+        "score_high": match_interval(result)[1],
         "wins": result.wins,
         "losses": result.losses,
         "draws": result.draws,
@@ -388,11 +390,6 @@ def _match_metrics(table: MatchTable) -> dict[str, float]:
         score, low, high = _share(result, colours)
         metrics |= {f"{name}_score": score, f"{name}_score_low": low, f"{name}_score_high": high}
     return metrics
-
-
-def _interval(result: MatchResult) -> tuple[float, float]:
-    """95 % interval of the score over the unique games: a repeated game says nothing new."""
-    return wilson_interval(result.score, result.unique_games)
 
 
 def _share(result: MatchResult, colours: Colours) -> tuple[float, float, float]:

@@ -165,7 +165,7 @@ def _is_complete(text: bytes) -> bool:
     """True if a file of DVC is not truncated: its last line is complete, and every entry has its MD5."""
     try:
         tree = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # the second for a date such as 2020-13-45
         return False
     if not (isinstance(tree, dict) and text.endswith(b"\n")):
         return False

@@ -13,7 +13,7 @@ from zero.config.settings import servers
 from zero.record.generation import Generation
 from zero.record.ledger import find_workspace
 from zero.record.lineages import workspace_generations
-from zero.record.texts import decision_word, entry_sentence
+from zero.record.texts import decision_word, entry_sentence, match_interval
 
 LAST_DECISIONS = 10
 HASH_DIGITS = 12
@@ -124,5 +124,6 @@ def _row(generation: Generation) -> tuple[str, ...]:
         text = entry_sentence(entry) if entry.source else entry.kind
         return (generation.tag, text, "", "", "", champion)
     match = entry.decision.match
-    interval = f"{match.interval[0]:.0%} to {match.interval[1]:.0%}"
+    low, high = match_interval(match)
+    interval = f"{low:.0%} to {high:.0%}"
     return (generation.tag, decision_word(entry), f"{match.score:.1%}", interval, str(match.unique_games), champion)

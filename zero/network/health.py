@@ -10,6 +10,7 @@ standard deviation of 0.000; living ones have at most 8 % and at least 0.19. The
 
 import json
 from collections.abc import Sequence
+from math import sqrt
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Literal
 
@@ -31,8 +32,9 @@ LAST_SHARE = 4
 """The checks use the mean of the last 1 / LAST_SHARE of the curve's lines."""
 SATURATED_SHARE = 0.9
 """Share of saturated values at or above which the value head counts as saturated."""
-CONSTANT_DEVIATION = 0.01
-"""Standard deviation of the values within a batch below which the value head counts as constant."""
+CONSTANT_RATIO = 0.01
+"""Ratio of the standard deviation of the values within a batch to that of their targets below which the value head
+counts as constant. It is a ratio because the right values of games that are nearly all draws differ little."""
 COLLAPSED_ENTROPY = 0.01
 """Policy entropy, in nats, below which the policy counts as collapsed."""
 VANISHED_GRADIENT = 1e-6
@@ -64,9 +66,9 @@ class Health(Manifest):
         return f"{self.verdict}{known}"
 
     def lines(self) -> list[str]:
-        """Warnings to show, one per line; empty if the training is healthy or could not be judged."""
-        if self.verdict in ("healthy", "unknown"):
-            return []
+        """Warnings to show, one per line; empty if nothing is wrong."""
+        if self.verdict == "unknown":
+            return list(self.findings[1:])  # the first one is what is not known
         return [*self.findings, *([DEAD] if self.verdict == "dead" else [])]
 
 
@@ -124,7 +126,8 @@ def _value_findings(means: "StepResult", explained: float | None) -> tuple[list[
     findings = []
     no_better = explained <= 0.0
     saturated = means.saturated_values >= SATURATED_SHARE
-    constant = means.value_deviation < CONSTANT_DEVIATION
+    # The loss of the best constant is the variance of the targets.
+    constant = means.value_deviation < CONSTANT_RATIO * sqrt(means.constant_value_loss)
     if no_better:
         findings.append(
             f"the value loss {means.value_loss:.3f} does not beat {means.constant_value_loss:.3f}, the loss of the "

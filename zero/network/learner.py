@@ -197,7 +197,9 @@ class Learner:
 
     def _train_step(self, batch: tuple[np.ndarray, ...]) -> None:
         training = self._training
-        rate = scheduled_rate(training.learning_rate, self.step, training.warmup_steps) * self.learning_rate_factor
+        rate = scheduled_rate(training.learning_rate, self.step, training.warmup_steps)
+        if training.kl_target > 0.0:  # else the factor of earlier generations does not apply
+            rate *= self.learning_rate_factor
         self._rate = _set(self._rate, rate)
         self._average_weight = _set(self._average_weight, 1.0 - ema_decay_after(training.ema_decay, self.step + 1))
         for group in self._optimizer.param_groups:

@@ -206,7 +206,7 @@ class OwnershipHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B, S*S] in [-1, 1]."""
-        return torch.tanh(self.output(x)).flatten(1)
+        return torch.tanh(self.output(x).float()).flatten(1)  # see `predict`
 
 
 class ScoreHead(nn.Module):
@@ -261,7 +261,8 @@ class AlphaZeroNetwork(nn.Module):
         logits, value_logit = self.policy_head(features), self.value_head.logit(value_features).squeeze(1)
         return Predictions(
             logits=logits,
-            value=torch.tanh(value_logit),
+            # In bf16 it would be 1, without a gradient, from a logit of 3.5 on.
+            value=torch.tanh(value_logit.float()),
             # Kept for the cross-entropy: computed from the value, it would be infinite where tanh rounds to 1.
             value_logit=value_logit,
             ownership=None if self.ownership_head is None else self.ownership_head(value_features),

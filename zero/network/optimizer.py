@@ -91,7 +91,7 @@ def load_optimizer(data: bytes, optimizer: Optimizer, model: AlphaZeroNetwork) -
       ParamsError: the state is that of another kind of optimiser.
     """
     tensors, kind = parse_tensors(data, "optimizer state")
-    if kind != _kind(optimizer):
+    if tensors and kind != _kind(optimizer):
         raise ParamsError(
             f"training.optimizer = {_kind(optimizer)!r}, but the trainee was trained with {kind!r}; "
             "set it back or start a new lineage"

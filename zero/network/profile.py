@@ -181,7 +181,7 @@ def execution_profile(profile: ProfileParams) -> dict[str, str]:
     set_environment(profile)
     libraries = (*LIBRARIES, "openvino") if profile.backend == "openvino" else LIBRARIES
     isa = _instruction_set()
-    if "bf16" in (profile.precision, profile.training_precision):
+    if profile.device == "cpu" and "bf16" in (profile.precision, profile.training_precision):
         isa += ISA_SUFFIX[_bf16_unit()]
     return {
         "device": profile.device,

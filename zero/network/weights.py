@@ -25,7 +25,8 @@ INIT_PHASE = "weights"
 """Phase of the random stream of the initial weights."""
 OUTPUT_GAIN = 0.1
 """Scale of the initial weights of the output layers. Generation 0 then has nearly uniform priors and values near 0, so
-that its games are decided by the game ends that the search finds and not by the seed."""
+that its games are decided by the game ends that the search finds and not by the seed. Each residual block doubles the
+variance of the features, so a deep trunk also needs `network.zero_init_residual`."""
 POOL_GAIN = 0.1
 """Scale of the initial weights of global pooling. At 1, its biases would exceed the numbers that they are added to."""
 GAINS = {"output": OUTPUT_GAIN, "passing": OUTPUT_GAIN, "pool": POOL_GAIN}
@@ -44,7 +45,8 @@ def new_network(network: NetworkParams, game: GameParams, seed: int) -> AlphaZer
         # The order of the modules is the order of the draws: reordering their definitions changes the weights.
         for name, module in model.named_modules():
             if isinstance(module, nn.BatchNorm2d):
-                module.weight.fill_(1.0)
+                ends_block = name.endswith(".second.norm") and network.tower == "residual"
+                module.weight.fill_(0.0 if ends_block and network.zero_init_residual else 1.0)
                 module.bias.zero_()
                 assert module.running_mean is not None and module.running_var is not None
                 module.running_mean.zero_()

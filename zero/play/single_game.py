@@ -33,6 +33,9 @@ VIRTUAL_LOSS = 1
 """Lost visits that an edge counts per pending leaf below it."""
 MAX_KEPT_RATIO = 4
 """Maximum visits of a reused tree for a Gumbel search, as a multiple of the simulations of the search."""
+MAX_VISITS = 1 << 22
+"""Visits of a root at which a search ends. The sums of values are float32: from 2**24 on they would no longer change.
+Only the analysis of a decided position, whose tree stays small, gets there."""
 
 
 class SingleGamePlayer:
@@ -135,14 +138,15 @@ class SingleGamePlayer:
         """Adds simulations to the tree of the position, up to their number, the time limit or the capacity of the tree.
 
         Args:
-          num_simulations: number of simulations; by default the player's own number.
+          num_simulations: number of simulations; by default the player's own number. A root gets MAX_VISITS at most.
           seconds: time limit, checked after each batch: the search always waits for a batch in flight.
           interrupted: called after each batch; True ends the search. It may call `result_so_far`.
         """
         assert not self.is_over, "a finished game has no move to search"
-        requested = self._num_simulations if num_simulations is None else num_simulations
+        wanted = self._num_simulations if num_simulations is None else num_simulations
         pending, trees, started = self._pending, self._trees, time.perf_counter()
         kept = int(trees.node_visits[TREE, 0]) if trees.num_nodes[TREE] else 0
+        requested = min(wanted, max(0, MAX_VISITS - kept))
         settings = self._settings
         if seconds is not None or not requested or kept > MAX_KEPT_RATIO * requested:
             settings = settings._replace(considered_actions=0)

@@ -31,6 +31,7 @@ from zero.games.position import (
     GO,
     GOMOKU,
     NUM_MOVES,
+    NUM_PASSES,
     TO_PLAY,
     WALL,
     History,
@@ -149,6 +150,10 @@ class RolloutPlayer:
     def play(self, game: int, action: int) -> None:
         """Plays a move of either side."""
         self._boards[game].play(action)
+
+    def ignore_last_pass(self, game: int) -> None:
+        """Removes the last pass from the count that ends a game; see `SingleGamePlayer.ignore_last_pass`."""
+        self._boards[game].positions.state[0, NUM_PASSES] = 0
 
     def end(self, game: int) -> None:
         """Removes the game."""

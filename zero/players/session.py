@@ -143,6 +143,7 @@ class PlayerSession:
         self._game = 0  # a player never sees a game's number twice
         self._actions: tuple[int, ...] | None = None  # None if no game is open
         self._has_failed = False  # in this game
+        self._has_filler_pass = False  # the last action is one
 
     def accepts(self, rules: Rules) -> bool:
         """True for every board of its game. `new_game` finds out whether the player supports the board."""
@@ -161,12 +162,16 @@ class PlayerSession:
         self._open_game()
 
     def set_position(self, actions: tuple[int, ...], ends_with_filler_pass: bool = False) -> None:
-        """Sets the moves of the game. A filler pass is played like any other: `Player` has no filler passes."""
-        if self._actions is None or self._has_failed or actions[: len(self._actions)] != self._actions:
+        """Sets the moves of the game. Only rollout MCTS, which looks ahead, knows filler passes."""
+        # as in `NetworkSession.set_position`
+        cannot_extend = self._has_filler_pass and (actions != self._actions or not ends_with_filler_pass)
+        if self._actions is None or self._has_failed or cannot_extend or actions[: len(self._actions)] != self._actions:
             self._open_game()
         for action in actions[len(self._actions or ()) :]:
             self._player.play(self._game, action)
-        self._actions = actions
+        if ends_with_filler_pass and not self._has_filler_pass and hasattr(self._player, "ignore_last_pass"):
+            self._player.ignore_last_pass(self._game)
+        self._actions, self._has_filler_pass = actions, ends_with_filler_pass
 
     def choose(self, seconds: float | None) -> int:
         """Returns the player's action, or RESIGN; ignores `seconds`. After a failure the next call replays the game.
@@ -198,7 +203,7 @@ class PlayerSession:
             self._player.end(self._game)
             self._game += 1
         self._player.begin([self._game])
-        self._actions, self._has_failed = (), False
+        self._actions, self._has_failed, self._has_filler_pass = (), False, False
 
 
 Session = NetworkSession | PlayerSession

@@ -514,5 +514,5 @@ def _yaml(data: bytes | None) -> Any:
     try:
         # The C loader is about ten times as fast as the one in Python.
         return yaml.load(data, yaml.CSafeLoader) if data else None
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # the second for a date such as 2020-13-45
         return None

@@ -88,6 +88,8 @@ class GitReader:
         git answers `<name> <type> <size>`, then the content and a newline; or `<request> missing`.
         """
         assert self._process.stdin and self._process.stdout
+        if "\n" in name:  # git would read two requests, and each later answer would belong to the request before
+            return None
         try:
             self._process.stdin.write(name.encode() + b"\n")
             self._process.stdin.flush()

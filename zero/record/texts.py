@@ -1,6 +1,7 @@
 """The result of a generation in words: the same in the terminal, in Prefect, in MLflow and in logs."""
 
 from zero.record.ledger import generation_tag
+from zero.statistics import wilson_interval
 from zero.storage.manifests import Colours, LedgerEntry, MatchResult, PromotionDecision
 
 
@@ -36,7 +37,16 @@ def decision_sentence(decision: PromotionDecision, opponent: int | None = None) 
 
 def score_text(match: MatchResult) -> str:
     """The score with its interval."""
-    return f"{match.score:.1%} (95 % interval {match.interval[0]:.1%} to {match.interval[1]:.1%})"
+    low, high = match_interval(match)
+    return f"{match.score:.1%} (95 % interval {low:.1%} to {high:.1%})"
+
+
+def match_interval(match: MatchResult) -> tuple[float, float]:
+    """95 % interval of the score over the unique games: a repeated game says nothing new.
+
+    `MatchResult.interval` of a gating match counts all games.
+    """
+    return wilson_interval(match.score, match.unique_games)
 
 
 def match_sentence(match: MatchResult) -> str:

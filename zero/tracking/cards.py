@@ -8,7 +8,7 @@ from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
 from zero.record.generation import Generation
 from zero.record.ledger import entry_of, generation_tag
-from zero.record.texts import decision_sentence, entry_sentence, match_sentence
+from zero.record.texts import decision_sentence, entry_sentence, match_interval, match_sentence
 from zero.storage.manifests import FileRef, LedgerEntry, PromotionDecision
 
 RUN_ID = "%RUN_ID%"
@@ -54,7 +54,7 @@ def gate_picture(decision: PromotionDecision) -> bytes:
         inside = min(max(share, TEXT_MARGIN), 1 - TEXT_MARGIN)
         return f'<text x="{x(inside)}" y="{y}" text-anchor="middle" fill="{colour}">{words}</text>'
 
-    match, (low, high), needed = decision.match, decision.match.interval, decision.threshold
+    match, (low, high), needed = decision.match, match_interval(decision.match), decision.threshold
     games = match.num_games
     colour, word = (BLUE, "promoted") if decision.promoted else (ORANGE, "refused")
     shapes = [

@@ -22,7 +22,7 @@ from zero.record.costs import StageCosts
 from zero.record.generation import Generation, required
 from zero.record.ledger import generation_tag
 from zero.record.provenance import PLAYER, Attestation
-from zero.record.texts import decision_word
+from zero.record.texts import decision_word, match_interval
 from zero.storage.files import canonical_line, sha256_bytes
 from zero.storage.layout import (
     CHALLENGER_DIR,
@@ -331,8 +331,8 @@ def match_numbers(decision: PromotionDecision) -> dict[str, float]:
     return {
         "promoted": float(decision.promoted),
         "score": match.score,
-        "score_low": match.interval[0],
-        "score_high": match.interval[1],
+        "score_low": match_interval(match)[0],
+        "score_high": match_interval(match)[1],
         "threshold": decision.threshold,
         "num_games": match.num_games,
         "unique_games": match.unique_games,

@@ -13,6 +13,7 @@ from zero.network.health import Verdict
 from zero.record.generation import Generation
 from zero.record.history import known_lineages, read_lines
 from zero.record.ledger import line_digest, lineages
+from zero.record.texts import match_interval
 from zero.storage.layout import LEDGER_FILE, workspace_dir
 from zero.storage.manifests import Manifest
 from zero.web.ladders import read_ladders
@@ -150,7 +151,7 @@ def _nodes(generations: list[Generation]) -> Iterator[Node]:
             champion_generation=entry.champion_generation,
             parent=entry.source.tag if entry.source else parent,
             score=match.score if match else None,
-            interval=match.interval if match else None,
+            interval=match_interval(match) if match else None,
             threshold=decision.threshold if decision else None,
             verdict=generation.health.verdict if decision and generation.health else None,
             value_loss=training.get("value_loss"),
