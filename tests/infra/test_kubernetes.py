@@ -193,29 +193,15 @@ def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(
         assert given == files
 
 
-# Prefect's servers
+# Prefect's server
 
 
-def environment_of(name: str) -> dict[str, Tree]:
-    """Environment of Prefect's servers by a file of values."""
-    return {entry["name"]: entry for entry in values(name)["global"]["prefect"]["env"]}
-
-
-@pytest.mark.parametrize("names", [["prefect-server"], ["prefect-server", "prefect-server-scaled"]])
-def test_somebody_makes_the_tables_of_prefect(names: list[str]) -> None:
-    """The chart's job, which there is only where background services run apart; else the server itself."""
-    setting = environment_of(names[-1]).get("PREFECT_SERVER_DATABASE_MIGRATE_ON_START", {})
-    apart = values(names[-1])["backgroundServices"]["runAsSeparateDeployment"]
-    assert apart is (setting.get("value") == "false")
-
-
-def test_the_scaled_servers_keep_the_settings_of_the_single_one_and_use_redis_as_the_containers() -> None:
-    scaled = environment_of("prefect-server-scaled")
-    assert environment_of("prefect-server").items() <= scaled.items()
-    containers = yaml.safe_load((SOURCE_DIR / "infra/compose/compose.scaled.yaml").read_text())["x-redis"]
-    for name, value in containers.items():
-        is_secret = value.startswith("/run/secrets/")
-        assert scaled[name.removeprefix("SECRET_")].get("value") == (None if is_secret else value)
+def test_the_server_makes_the_tables_of_prefect() -> None:
+    """The chart has a job for that only if background services run apart."""
+    tree = values("prefect-server")
+    assert tree["backgroundServices"] == {"runAsSeparateDeployment": False}
+    names = {entry["name"] for entry in tree["global"]["prefect"]["env"]}
+    assert "PREFECT_SERVER_DATABASE_MIGRATE_ON_START" not in names
 
 
 # Dask
