@@ -84,14 +84,11 @@ def test_a_stack_is_valid_by_the_compose_specification(files: tuple[str, ...]) -
 
 
 @each_stack
-def test_every_secret_is_a_file_that_prepare_makes(files: tuple[str, ...], secrets: Path, certificates: Path) -> None:
+def test_every_secret_is_a_file_that_prepare_makes(files: tuple[str, ...], secrets: Path) -> None:
     folder = host_path(settings()["ZERO_SECRETS"])
     for name, source in stack(*files)["secrets"].items():
-        is_certificate = name.startswith("dask-")
-        file = Path("dask") / name.removeprefix("dask-") if is_certificate else Path(name)
-        assert host_path(source["file"]) == folder / file
-        assert ((certificates if is_certificate else secrets) / file.name).is_file()
-        assert "ca-key" not in name  # whoever has the authority's key can make certificates
+        assert host_path(source["file"]) == folder / name
+        assert (secrets / name).is_file()
     given = {name for body in stack(*files)["services"].values() for name in body.get("secrets", [])}
     assert given == set(stack(*files)["secrets"])
 
@@ -212,10 +209,9 @@ def test_a_worker_reaches_neither_the_database_nor_the_files_of_the_store() -> N
 # Workers and their GPUs
 
 
-def test_a_worker_has_prefects_password_one_key_and_its_certificate() -> None:
+def test_a_worker_has_prefects_password_one_key_and_the_certificate_of_dask() -> None:
     worker = stack()["services"]["worker"]
-    certificate = {"dask-ca.pem", "dask-worker.pem", "dask-worker-key.pem"}
-    assert set(worker["secrets"]) == {"prefect-auth", "s3-worker"} | certificate
+    assert set(worker["secrets"]) == {"prefect-auth", "s3-worker", "dask.pem", "dask-key.pem"}
 
 
 def test_a_worker_on_a_gpu_sees_that_one_and_is_else_as_one_on_a_cpu() -> None:

@@ -162,13 +162,9 @@ def test_chart_values_give_limits_few_rights_and_no_password(path: Path) -> None
 
 
 @needs_kubectl
-def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(
-    secrets: Path, certificates: Path, tmp_path: Path
-) -> None:
+def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(secrets: Path) -> None:
     script = str(FOLDER / "secrets")
-    shutil.copytree(secrets, tmp_path, dirs_exist_ok=True)
-    shutil.copytree(certificates, tmp_path / "dask")
-    done = subprocess.run([script, str(tmp_path)], capture_output=True, text=True, check=True)
+    done = subprocess.run([script, str(secrets)], capture_output=True, text=True, check=True)
     made = {tree["metadata"]["name"]: tree["data"] for tree in yaml.safe_load_all(done.stdout) if tree}
     named = {value["secretName"] for _, pod in pods() for value in at(pod, "secret")}
     for path in VALUES:
@@ -229,7 +225,7 @@ def test_dask_has_the_settings_of_the_containers(name: str, service: str) -> Non
     given = {key for key in compose["environment"] if key != "AWS_EC2_METADATA_DISABLED"}  # the image has it
     assert settings.keys() == given
     for key in given - {"ZERO_WORKER", "SECRET_PREFECT_API_AUTH_STRING"}:
-        assert Path(settings[key]).name == Path(compose["environment"][key]).name.removeprefix("dask-"), key
+        assert Path(settings[key]).name == Path(compose["environment"][key]).name, key
 
 
 def test_the_service_is_that_of_the_scheduler() -> None:
