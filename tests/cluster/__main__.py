@@ -24,7 +24,6 @@ from pathlib import Path
 
 import httpx
 
-from infra.certificates import make_certificates
 from infra.local import CANCEL_SECONDS, HOST, PROJECT_DIR, deploy, locked, reserve_port, say
 from infra.pools import automation, cancel_runs, close_runs, install, make_pool, worker_is_online
 from infra.processes import Home, LocalError, title
@@ -59,7 +58,6 @@ def up(home: Home, num_workers: int | None = None) -> Cluster:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a part that inherits "ignored" could not be stopped
     cluster = plan(home, num_workers)
     make_secrets(cluster)
-    make_certificates(cluster.certificates, [HOST])
     write_cluster(cluster)
     stop(cluster, surplus(cluster))
     if home.record("scheduler") is None:

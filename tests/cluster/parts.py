@@ -62,11 +62,6 @@ class Cluster(NamedTuple):
         return f"tls://{HOST}:{self.ports['scheduler']}"
 
     @property
-    def certificates(self) -> Path:
-        """Folder of Dask's certificates."""
-        return self.home.state / "certificates"
-
-    @property
     def workers(self) -> list[str]:
         """Names of the Dask workers."""
         return [f"worker-{number}" for number in range(1, self.num_workers + 1)]
@@ -192,13 +187,13 @@ def environment_of(cluster: Cluster, name: str) -> dict[str, str]:
 
 
 def tls_environment(cluster: Cluster, role: str) -> dict[str, str]:
-    """Dask's settings of a role: only encrypted connections, with the certificate of the role."""
-    prefix, folder = "DASK_DISTRIBUTED__COMM__", cluster.certificates
+    """Dask's settings of a role: only encrypted connections, with the cluster's certificate."""
+    prefix, certificate = "DASK_DISTRIBUTED__COMM__", str(cluster.secrets / "dask.pem")
     return {
         f"{prefix}REQUIRE_ENCRYPTION": "True",
-        f"{prefix}TLS__CA_FILE": str(folder / "ca.pem"),
-        f"{prefix}TLS__{role.upper()}__CERT": str(folder / f"{role}.pem"),
-        f"{prefix}TLS__{role.upper()}__KEY": str(folder / f"{role}-key.pem"),
+        f"{prefix}TLS__CA_FILE": certificate,
+        f"{prefix}TLS__{role.upper()}__CERT": certificate,
+        f"{prefix}TLS__{role.upper()}__KEY": str(cluster.secrets / "dask-key.pem"),
     }
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from infra.certificates import make_certificates
 from tests.cluster.postgres import Postgres, postgres_server
 from tests.cluster.stack import Stack, cluster_stack
 from tests.end_to_end.lineages import ENDS
@@ -18,14 +17,6 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that `infra/secrets` makes."""
     folder = tmp_path_factory.mktemp("secrets")
     run([str(SOURCE_DIR / "infra/secrets"), str(folder)], SOURCE_DIR)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The certificates that `infra/compose/prepare` makes."""
-    folder = tmp_path_factory.mktemp("certificates")
-    make_certificates(folder, ["scheduler"])
     return folder
 
 

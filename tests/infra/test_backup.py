@@ -152,7 +152,8 @@ def test_a_backup_that_fails_has_no_name(backup: Backup, empty: Cluster, tmp_pat
     [
         ('/bin/cp "$@"; touch {cached}-later', ""),
         ('/bin/cp "$@"; echo more >>{cached}', "the copy of the DVC cache differs"),
-        ('ln -s /none {cached}-lost; /bin/cp "$@"', "the copy of the DVC cache cannot be compared"),
+        ('/bin/cp "$@"; ln -sf /none {cached}', "the copy of the DVC cache cannot be compared"),
+        ('ln -s /none {cached}-lost; /bin/cp "$@"', "dvc-cache cannot be copied"),
     ],
 )
 def test_the_copy_of_the_cache_is_compared(backup: Backup, tmp_path: Path, copy: str, complaint: str) -> None:
@@ -166,6 +167,74 @@ def test_the_copy_of_the_cache_is_compared(backup: Backup, tmp_path: Path, copy:
     done = at_work._replace(environment=where).run("backup", tmp_path / "backups", check=False)
     assert complaint in done.stderr
     assert (done.returncode == 0) is (complaint == "")
+
+
+def without_servers(cluster: Cluster) -> Cluster:
+    """The same for git and the DVC cache alone, which need neither PostgreSQL nor this project's packages."""
+    settings = {"ZERO_DATABASES": "", "ZERO_BUCKETS": "", "PYTHON": "/none/bin/python"}
+    return cluster._replace(environment=cluster.environment | settings)
+
+
+@pytest.mark.parametrize("linked", [".zero", ".zero/dvc-cache", ".zero/dvc-cache/files"])
+def test_a_cache_behind_a_link_is_backed_up_and_restored(
+    backup: Backup, empty: Cluster, tmp_path: Path, linked: str
+) -> None:
+    at_work = without_servers(backup.cluster._replace(home=tmp_path / "at-work"))
+    shutil.copytree(backup.cluster.home, at_work.home)
+    (at_work.home / linked).rename(tmp_path / "disk")
+    (at_work.home / linked).symlink_to(tmp_path / "disk")
+    at_work.environment["ZERO_HOME"] = str(at_work.home)
+    place = Path(at_work.run("backup", tmp_path / "backups").stdout.splitlines()[-1])
+    assert f"./{Path(CACHED).relative_to('.zero')}\n" in (place / "MANIFEST").read_text()
+    (tmp_path / "disk").rename(tmp_path / "lost")
+    without_servers(empty).run("restore", place)
+    assert (empty.home / CACHED).resolve().is_relative_to(empty.home)
+    assert (empty.home / CACHED).read_bytes() == b"weights"
+
+
+@pytest.mark.parametrize("state", ["absent", "empty", "a link that leads nowhere"])
+def test_lineages_without_a_cache_are_not_backed_up(backup: Backup, tmp_path: Path, state: str) -> None:
+    at_work = without_servers(backup.cluster._replace(home=tmp_path / "at-work"))
+    shutil.copytree(backup.cluster.home, at_work.home, ignore=shutil.ignore_patterns("dvc-cache"))
+    at_work.environment["ZERO_HOME"] = str(at_work.home)
+    cache = at_work.home / ".zero/dvc-cache"
+    if state == "empty":
+        cache.mkdir()
+    elif state != "absent":
+        cache.symlink_to(tmp_path / "not-mounted")
+    done = at_work.run("backup", tmp_path / "backups", check=False)
+    assert done.returncode == 1
+    assert f"error: {cache} has no files, but git has lineages; put it back" in done.stderr
+    assert [path.name[:9] for path in (tmp_path / "backups").iterdir()] == [".partial-"]
+
+
+def test_a_project_without_lineages_needs_no_cache(empty: Cluster, tmp_path: Path) -> None:
+    fresh = without_servers(empty)
+    git(tmp_path, "init", "--quiet", "--initial-branch=main", str(fresh.home))
+    git(fresh.home, "commit", "--quiet", "--allow-empty", "-m", "begun")
+    place = Path(fresh.run("backup", tmp_path / "backups").stdout.splitlines()[-1])
+    restored = fresh._replace(environment=fresh.environment | {"ZERO_HOME": str(tmp_path / "restored")})
+    restored.run("restore", place)
+    assert git(tmp_path / "restored", "log", "--format=%s").strip() == "begun"
+
+
+@pytest.mark.parametrize(
+    ("is_linked", "complaint"),
+    [(True, "dvc-cache is a symbolic link, so the backup lacks what it names"), (False, "but no files in dvc-cache")],
+)
+def test_a_backup_without_the_files_of_the_cache_is_refused_before_anything_is_written(
+    backup: Backup, empty: Cluster, tmp_path: Path, is_linked: bool, complaint: str
+) -> None:
+    """Older versions of `infra/backup` copied a link to the cache instead of the cache."""
+    place = tmp_path / "backup"
+    shutil.copytree(backup.place, place, ignore=shutil.ignore_patterns("dvc-cache"))
+    lines = (backup.place / "MANIFEST").read_text().splitlines(keepends=True)
+    (place / "MANIFEST").write_text("".join(line for line in lines if "dvc-cache" not in line))
+    if is_linked:
+        (place / "dvc-cache").symlink_to(backup.cluster.home / ".zero/dvc-cache")
+    done = without_servers(empty).run("restore", place, check=False)
+    assert (done.returncode, complaint in done.stderr) == (1, True), done.stderr
+    assert not empty.home.exists()
 
 
 @pytest.mark.parametrize("script", ["backup", "restore"])

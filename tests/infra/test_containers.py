@@ -18,18 +18,10 @@ from zero.network import gpu_lock
 
 DOCKERFILE = SOURCE_DIR / "infra/images/Dockerfile"
 FILES = sorted(COMPOSE_DIR.glob("compose*.yaml"))
-STACKS: list[tuple[str, ...]] = [
-    (),
-    ("compose.gpu.yaml",),
-    ("compose.scaled.yaml",),
-    ("compose.gpu.yaml", "compose.scaled.yaml"),
-    ("compose.debian.yaml",),
-]
+STACKS: list[tuple[str, ...]] = [(), ("compose.gpu.yaml",), ("compose.debian.yaml",)]
 SCHEMA = Path(__file__).with_name("schemas") / "compose-spec.json"
 DIGEST = re.compile(r"^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$")
-SECRET_WORDS = re.compile(
-    r"PASSWORD|SECRET|TOKEN|AUTH_STRING|ACCESS_KEY|_KEY$|DATABASE_URI|CONNECTION_URL|REDIS\w*URL|DOCKET_URL"
-)
+SECRET_WORDS = re.compile(r"PASSWORD|SECRET|TOKEN|AUTH_STRING|ACCESS_KEY|_KEY$|DATABASE_URI|CONNECTION_URL")
 ONE_SHOT = {"prefect-migrations", "mlflow-migrations", "buckets", "deploy"}
 ROLES = ["prefect", "mlflow", "worker-cpu", "worker-cuda"]
 """Images: targets of the Dockerfile."""
@@ -43,11 +35,9 @@ def stack(*overrides: str) -> Tree:
 
 
 def services() -> list[tuple[str, str, dict[str, Any]]]:
-    """(files, name, service) of the base stack, of all files for images of a registry, and of that with Debian's."""
+    """(files, name, service) of every stack."""
     return [
-        ("+".join(files) or "base", name, body)
-        for files in (STACKS[0], *STACKS[3:])
-        for name, body in stack(*files)["services"].items()
+        ("+".join(files) or "base", name, body) for files in STACKS for name, body in stack(*files)["services"].items()
     ]
 
 
@@ -94,14 +84,11 @@ def test_a_stack_is_valid_by_the_compose_specification(files: tuple[str, ...]) -
 
 
 @each_stack
-def test_every_secret_is_a_file_that_prepare_makes(files: tuple[str, ...], secrets: Path, certificates: Path) -> None:
+def test_every_secret_is_a_file_that_prepare_makes(files: tuple[str, ...], secrets: Path) -> None:
     folder = host_path(settings()["ZERO_SECRETS"])
     for name, source in stack(*files)["secrets"].items():
-        is_certificate = name.startswith("dask-")
-        file = Path("dask") / name.removeprefix("dask-") if is_certificate else Path(name)
-        assert host_path(source["file"]) == folder / file
-        assert ((certificates if is_certificate else secrets) / file.name).is_file()
-        assert "ca-key" not in name  # whoever has the authority's key can make certificates
+        assert host_path(source["file"]) == folder / name
+        assert (secrets / name).is_file()
     given = {name for body in stack(*files)["services"].values() for name in body.get("secrets", [])}
     assert given == set(stack(*files)["secrets"])
 
@@ -222,10 +209,9 @@ def test_a_worker_reaches_neither_the_database_nor_the_files_of_the_store() -> N
 # Workers and their GPUs
 
 
-def test_a_worker_has_prefects_password_one_key_and_its_certificate() -> None:
+def test_a_worker_has_prefects_password_one_key_and_the_certificate_of_dask() -> None:
     worker = stack()["services"]["worker"]
-    certificate = {"dask-ca.pem", "dask-worker.pem", "dask-worker-key.pem"}
-    assert set(worker["secrets"]) == {"prefect-auth", "s3-worker"} | certificate
+    assert set(worker["secrets"]) == {"prefect-auth", "s3-worker", "dask.pem", "dask-key.pem"}
 
 
 def test_a_worker_on_a_gpu_sees_that_one_and_is_else_as_one_on_a_cpu() -> None:
@@ -284,12 +270,7 @@ def test_prefect_knows_its_settings() -> None:
     from prefect.settings.models.root import Settings
 
     known = {setting.name for setting in _get_settings_fields(Settings).values()}
-    read_by_others = {
-        "PREFECT_DATABASE_PASSWORD_FILE",  # databases.sql
-        "PREFECT_REDIS_MESSAGING_URL",  # prefect-redis, which has a connection for messages and one for cleanups
-        "PREFECT_REDIS_WORKER_CLEANUP_QUEUE_URL",
-    }
-    assert not variables("PREFECT_") - known - read_by_others
+    assert not variables("PREFECT_") - known - {"PREFECT_DATABASE_PASSWORD_FILE"}  # databases.sql
 
 
 def test_mlflow_knows_its_settings() -> None:
@@ -310,16 +291,6 @@ def test_prefect_puts_the_password_into_its_database_url(monkeypatch: pytest.Mon
     found = Settings().server.database.connection_url
     assert found is not None
     assert found.get_secret_value() == "postgresql+asyncpg://prefect:of-the-file@postgres:5432/prefect"
-
-
-def test_scaled_servers_share_redis_and_only_one_runs_the_background_work() -> None:
-    everything = stack("compose.scaled.yaml")["services"]
-    servers = [everything[name] for name in ("prefect", "prefect-more", "prefect-services")]
-    redis = load(COMPOSE_DIR / "compose.scaled.yaml")["x-redis"]
-    for body in servers:
-        assert redis.items() <= body["environment"].items()
-    assert ["--no-services" in body["command"] for body in servers] == [True, True, False]
-    assert "prefect" in everything["prefect-more"]["networks"]["cluster"]["aliases"]
 
 
 # The images

@@ -1,5 +1,7 @@
-"""Dask by the commands of compose.yaml, run here: the scheduler and a worker, with certificates."""
+"""Dask by the commands of compose.yaml, run here: the scheduler and a worker, with Dask's certificate."""
 
+import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,17 +16,16 @@ from distributed.security import Security
 
 from flows.engine import ALLOWED_FAILURES, IDLE_SETTINGS
 from flows.workers import STAGES, code_resource
-from infra.certificates import make_certificates
-from tests.end_to_end.project import SOURCE_DIR
+from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.compose import HOST, merged, moved, running, wait_until_it_answers
 from tests.infra.servers import free_port
 from zero.stages.spec import code_digest, lock_file_digest
 
 
-def settings_of(name: str, certificates: Path) -> dict[str, str]:
-    """Dask's variables of a service of compose.yaml, with these certificates."""
+def settings_of(name: str, secrets: Path) -> dict[str, str]:
+    """Dask's variables of a service of compose.yaml, with the secrets of a folder."""
     environment = merged()["services"][name]["environment"]
-    places = {"/run/secrets/dask-": f"{certificates}/"}
+    places = {"/run/secrets/": f"{secrets}/"}
     return {key: moved(value, places) for key, value in environment.items() if key.startswith("DASK_")}
 
 
@@ -36,27 +37,43 @@ def settings_in(environment: dict[str, str]) -> dict[str, object]:
     }
 
 
-def security_of(name: str, certificates: Path) -> Security:
-    """The certificates of a service."""
-    with dask.config.set(settings_in(settings_of(name, certificates))):
+def security_of(name: str, secrets: Path) -> Security:
+    """Certificate and key of a service."""
+    with dask.config.set(settings_in(settings_of(name, secrets))):
         security = Security()
     assert security.require_encryption is True
     return security
 
 
 @contextmanager
-def started(certificates: Path, folder: Path) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
+def started(secrets: Path, folder: Path) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
     """Address of a scheduler, and the processes: the scheduler and its worker, without Prefect and S3."""
     ports = {port: str(free_port()) for port in ("8786", "8787", "8788")}
     places = {"/tmp/dask": str(folder / "local"), "//scheduler:": f"//{HOST}:"} | ports
     with ExitStack() as ends:
         processes = []
         for name, port in (("scheduler", "8787"), ("worker", "8788")):
-            log, env = folder / f"{name}.log", settings_of(name, certificates)
+            log, env = folder / f"{name}.log", settings_of(name, secrets)
             process = ends.enter_context(running(name, [sys.executable], log, places, SOURCE_DIR, env))
             processes.append(process)
             wait_until_it_answers(f"http://{HOST}:{ports[port]}/health", process, log)
         yield f"tls://{HOST}:{ports['8786']}", processes
+
+
+def answer_to(address: str, trusted: Path, own: Path | None) -> bytes:
+    """What a scheduler sends first to a client that trusts one certificate and shows another, or none.
+
+    Raises:
+      OSError: the scheduler refuses the connection.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(trusted / "dask.pem")
+    if own:
+        context.load_cert_chain(own / "dask.pem", own / "dask-key.pem")
+    host, _, port = address.removeprefix("tls://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as raw, context.wrap_socket(raw) as connection:
+        return connection.recv(1)
 
 
 def allowed_failures(dask_scheduler: Scheduler) -> int:
@@ -80,25 +97,32 @@ def test_a_part_that_waits_takes_little_processor_time(file: str, name: str) -> 
         assert {key: dask.config.get(key) for key in IDLE_SETTINGS} == IDLE_SETTINGS
 
 
-def test_scheduler_and_worker_work_together_with_certificates(certificates: Path, tmp_path: Path) -> None:
+def test_scheduler_and_worker_work_together_with_the_certificate(secrets: Path, tmp_path: Path) -> None:
     codes = {code_resource(stage, code_digest(stage), lock_file_digest()): 1 for stage in STAGES}
-    with started(certificates, tmp_path) as (address, (scheduler, worker)):
-        with Client(address, security=security_of("trainer", certificates), timeout=1200) as client:
+    with started(secrets, tmp_path) as (address, (scheduler, worker)):
+        with Client(address, security=security_of("trainer", secrets), timeout=1200) as client:
             # The worker announces its code, so that it gets this task.
             assert client.submit(sum, [1, 2], resources=codes).result(timeout=1200) == 3
             (found,) = client.scheduler_info()["workers"].values()
             assert (found["resources"], found["nthreads"]) == (codes, 1)
             assert client.run_on_scheduler(allowed_failures) == ALLOWED_FAILURES
 
-        # A certificate of another authority is refused, also if its owner knows ours.
-        make_certificates(foreign := tmp_path / "foreign")
+        # A certificate of another cluster, which has the same name, is refused, also if its owner knows ours.
+        foreign = tmp_path / "foreign"
+        run([str(SOURCE_DIR / "infra/secrets"), str(foreign)], SOURCE_DIR)
         with pytest.raises(OSError, match="certificate"):
             Client(address, security=security_of("trainer", foreign), timeout=5)
-        (foreign / "ca.pem").write_bytes((certificates / "ca.pem").read_bytes())
+        knowing = security_of("trainer", foreign)
+        knowing.tls_ca_file = str(secrets / "dask.pem")
         with pytest.raises(OSError):
-            Client(address, security=security_of("trainer", foreign), timeout=5)
+            Client(address, security=knowing, timeout=5)
+        assert answer_to(address, secrets, secrets)
+        with pytest.raises(ssl.SSLError, match="UNKNOWN_CA"):
+            answer_to(address, secrets, foreign)
+        with pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
+            answer_to(address, secrets, None)
 
-        # And without a certificate there is no connection at all.
+        # And without TLS there is no connection at all.
         with pytest.raises(OSError, match=r"Timed out|closed|refused"):
             Client(address.replace("tls", "tcp"), timeout=5, set_as_default=False)
 

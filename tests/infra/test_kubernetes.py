@@ -162,13 +162,9 @@ def test_chart_values_give_limits_few_rights_and_no_password(path: Path) -> None
 
 
 @needs_kubectl
-def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(
-    secrets: Path, certificates: Path, tmp_path: Path
-) -> None:
+def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(secrets: Path) -> None:
     script = str(FOLDER / "secrets")
-    shutil.copytree(secrets, tmp_path, dirs_exist_ok=True)
-    shutil.copytree(certificates, tmp_path / "dask")
-    done = subprocess.run([script, str(tmp_path)], capture_output=True, text=True, check=True)
+    done = subprocess.run([script, str(secrets)], capture_output=True, text=True, check=True)
     made = {tree["metadata"]["name"]: tree["data"] for tree in yaml.safe_load_all(done.stdout) if tree}
     named = {value["secretName"] for _, pod in pods() for value in at(pod, "secret")}
     for path in VALUES:
@@ -193,29 +189,15 @@ def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(
         assert given == files
 
 
-# Prefect's servers
+# Prefect's server
 
 
-def environment_of(name: str) -> dict[str, Tree]:
-    """Environment of Prefect's servers by a file of values."""
-    return {entry["name"]: entry for entry in values(name)["global"]["prefect"]["env"]}
-
-
-@pytest.mark.parametrize("names", [["prefect-server"], ["prefect-server", "prefect-server-scaled"]])
-def test_somebody_makes_the_tables_of_prefect(names: list[str]) -> None:
-    """The chart's job, which there is only where background services run apart; else the server itself."""
-    setting = environment_of(names[-1]).get("PREFECT_SERVER_DATABASE_MIGRATE_ON_START", {})
-    apart = values(names[-1])["backgroundServices"]["runAsSeparateDeployment"]
-    assert apart is (setting.get("value") == "false")
-
-
-def test_the_scaled_servers_keep_the_settings_of_the_single_one_and_use_redis_as_the_containers() -> None:
-    scaled = environment_of("prefect-server-scaled")
-    assert environment_of("prefect-server").items() <= scaled.items()
-    containers = yaml.safe_load((SOURCE_DIR / "infra/compose/compose.scaled.yaml").read_text())["x-redis"]
-    for name, value in containers.items():
-        is_secret = value.startswith("/run/secrets/")
-        assert scaled[name.removeprefix("SECRET_")].get("value") == (None if is_secret else value)
+def test_the_server_makes_the_tables_of_prefect() -> None:
+    """The chart has a job for that only if background services run apart."""
+    tree = values("prefect-server")
+    assert tree["backgroundServices"] == {"runAsSeparateDeployment": False}
+    names = {entry["name"] for entry in tree["global"]["prefect"]["env"]}
+    assert "PREFECT_SERVER_DATABASE_MIGRATE_ON_START" not in names
 
 
 # Dask
@@ -243,7 +225,7 @@ def test_dask_has_the_settings_of_the_containers(name: str, service: str) -> Non
     given = {key for key in compose["environment"] if key != "AWS_EC2_METADATA_DISABLED"}  # the image has it
     assert settings.keys() == given
     for key in given - {"ZERO_WORKER", "SECRET_PREFECT_API_AUTH_STRING"}:
-        assert Path(settings[key]).name == Path(compose["environment"][key]).name.removeprefix("dask-"), key
+        assert Path(settings[key]).name == Path(compose["environment"][key]).name, key
 
 
 def test_the_service_is_that_of_the_scheduler() -> None:

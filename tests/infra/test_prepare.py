@@ -15,19 +15,12 @@ from tests.end_to_end.project import SOURCE_DIR
 
 USER = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 
-PYTHON = """#!/bin/sh
-if [ "$1" = -m ]; then mkdir -p "$3" && echo "$@" >"$3/worker-key.pem"; fi
-"""
-"""Stands in for Python, which that user may not be able to run; the certificates are in test_certificates.py."""
-
 
 @pytest.fixture
 def checkout() -> Iterator[Path]:
     """A copy of infra/ that the user owns."""
     folder = Path(tempfile.mkdtemp(prefix="zero-prepare-"))
     shutil.copytree(SOURCE_DIR / "infra", folder / "infra", ignore=shutil.ignore_patterns("__pycache__", ".env"))
-    (folder / "python").write_text(PYTHON)
-    (folder / "python").chmod(0o755)
     owner = pwd.getpwnam(USER)
     if os.geteuid() == 0:
         for path in (folder, *folder.rglob("*")):
@@ -36,12 +29,11 @@ def checkout() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def prepare(checkout: Path, user: str = USER, python: str = "") -> "subprocess.CompletedProcess[str]":
+def prepare(checkout: Path, user: str = USER) -> "subprocess.CompletedProcess[str]":
     become = ["setpriv", f"--reuid={user}", "--clear-groups"] if user != pwd.getpwuid(os.geteuid()).pw_name else []
     return subprocess.run(
         [*become, str(checkout / "infra/compose/prepare")],
         cwd=checkout,
-        env={**os.environ, "PYTHON": python or str(checkout / "python")},
         capture_output=True,
         text=True,
         check=False,
@@ -56,14 +48,12 @@ def test_the_user_owns_secrets_and_folders_which_a_second_run_leaves(checkout: P
     assert f"ZERO_UID={owner.pw_uid}" in lines
     for name in (
         "secrets/s3-worker",
-        "secrets/dask/worker-key.pem",
+        "secrets/dask-key.pem",
         "containers/postgres",
         "containers/store",
         "containers/trainings",
     ):
         assert (checkout / ".zero" / name).stat().st_uid == owner.pw_uid
-    called = (checkout / ".zero/secrets/dask/worker-key.pem").read_text()
-    assert called == "-m infra.certificates ../../.zero/secrets/dask scheduler\n"
     before = {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()}
     assert prepare(checkout).returncode == 0  # a second time changes nothing
     assert {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()} == before
@@ -87,11 +77,3 @@ def test_root_is_refused(checkout: Path) -> None:
     done = prepare(checkout, "root")
     assert (done.returncode, done.stderr[:7]) == (1, "error: ")
     assert not (checkout / ".zero").exists()
-
-
-def test_a_python_without_the_package_for_certificates_is_an_error(checkout: Path) -> None:
-    done = prepare(checkout, python="/bin/false")
-    assert (done.returncode, done.stderr.partition(";")[0]) == (
-        1,
-        "error: /bin/false is not a Python 3.11 with the package cryptography 42",
-    )

@@ -40,6 +40,51 @@ def test_a_changed_password_tells_which_files_no_longer_fit(tmp_path: Path) -> N
     make(tmp_path)
 
 
+def test_a_changed_key_of_dask_tells_that_the_certificate_no_longer_fits(tmp_path: Path) -> None:
+    make(tmp_path)
+    before = (tmp_path / "dask.pem").read_bytes()
+    (tmp_path / "dask-key.pem").unlink()
+    done = make(tmp_path, check=False)
+    assert (done.returncode, "error: dask.pem in" in done.stderr) == (1, True)
+    (tmp_path / "dask.pem").unlink()
+    make(tmp_path)
+    assert (tmp_path / "dask.pem").read_bytes() != before
+
+
+@pytest.mark.parametrize("num_days", [29, 31])
+def test_a_certificate_that_expires_soon_is_told(tmp_path: Path, num_days: int) -> None:
+    make(tmp_path)
+    key, certificate = tmp_path / "dask-key.pem", tmp_path / "dask.pem"
+    command = ["openssl", "req", "-x509", "-new", "-key", str(key), "-days", str(num_days), "-subj", "/CN=zero Dask"]
+    certificate.write_text(run(command, tmp_path).stdout)
+    done = make(tmp_path, check=False)
+    told = (
+        f"error: dask.pem in {tmp_path} expires within 30 days; delete it, run this again, and restart" in done.stderr
+    )
+    assert (done.returncode, told) == ((1, True) if num_days < 30 else (0, False))
+    certificate.unlink()
+    make(tmp_path)
+
+
+def test_without_openssl_nothing_is_made(tmp_path: Path) -> None:
+    programs, folder = tmp_path / "programs", tmp_path / "secrets"
+    programs.mkdir()
+    for name in ("bash", "dirname"):
+        (programs / name).symlink_to(
+            next(path for path in (Path("/usr/bin", name), Path("/bin", name)) if path.exists())
+        )
+    done = run([SCRIPT, str(folder)], SOURCE_DIR, check=False, PATH=str(programs))
+    assert (done.returncode, done.stderr[:27]) == (1, "error: there is no openssl,")
+    assert not folder.exists()
+
+
+def test_the_certificates_of_older_versions_are_no_longer_used(tmp_path: Path) -> None:
+    (tmp_path / "dask").mkdir()
+    assert f"{tmp_path}/dask is no longer used: give other machines dask.pem and dask-key.pem" in make(tmp_path).stdout
+    (tmp_path / "dask").rmdir()
+    assert "no longer used" not in make(tmp_path).stdout
+
+
 def test_a_command_gets_a_secret_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("of the file\n")
     wrapper = str(SOURCE_DIR / "infra/images/with-secrets")

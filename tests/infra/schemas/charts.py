@@ -9,13 +9,13 @@ import yaml
 from tests.infra.schemas.kubernetes import FOLDER, SCHEMAS, Tree
 
 VALUES = sorted(FOLDER.glob("*-values.yaml"))
-"""Our values, a file a chart; several for one that is used in several ways."""
+"""Our values, a file a chart."""
 
 
 def chart_of(path: Path) -> Tree:
     """`version` and `values` of the chart for which a file of values is."""
     charts = yaml.safe_load((SCHEMAS / "chart-values.yaml").read_text())
-    tree: Tree = charts[path.name.removesuffix("-values.yaml").removesuffix("-scaled")]
+    tree: Tree = charts[path.name.removesuffix("-values.yaml")]
     return tree
 
 
