@@ -272,16 +272,6 @@ def test_a_game_on_a_board_that_is_not_offered_is_continued(page) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Go 5×5")
 
 
-def test_the_prior_is_shown_beside_the_visits(page, recorded) -> None:
-    open_game(page, "gating/made/1/0?move=2")
-    page.get_by_label("compute the prior with the recorded network").check()
-    page.get_by_text("Prior of made/gen-0001, computed now in fp32").wait_for()
-    rows = page.locator("section", has_text="Search in this position").locator("tbody tr").all_inner_texts()
-    assert all(row.split("\t")[3].endswith("%") for row in rows)
-    page.get_by_label("Show on the board").select_option("prior")
-    assert page.locator("svg.board rect.prior").count() > page.locator("svg.board .stone").count()
-
-
 def test_a_replay_links_to_the_record(page, recorded) -> None:
     open_game(page, "gating/made/1/1")
     facts = page.locator("section").last
