@@ -8,10 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.end_to_end.lineages import Lineage
+from tests.made_games import made_records
 from zero.cli.app import app
 from zero.data.dataset.columns import columns_of
 from zero.data.dataset.manifest import ImportedGame
-from zero.data.records import GameColumns
+from zero.data.records import GameColumns, read_records, write_records
 from zero.errors import LineageError, ParamsError
 from zero.evaluation.openings import (
     corners_of,
@@ -63,6 +64,17 @@ def test_openings_are_equal_up_to_symmetry() -> None:
     games = games_of("C3 G7 G3", "G3 C7 C3", "G7 C3 C7", "C3 G7 E5", "C3 G7")
     counts = Counter(opening_moves(RULES, games, 3))
     assert sorted(counts.values()) == [1, 3], "the last game has too few moves"
+
+
+def test_openings_are_the_smallest_image_of_the_first_moves() -> None:
+    rules = go_rules(5, 5, 0.5)
+    records = made_records(rules, 30, 9)
+    slow = [
+        tuple((move % 2, int(action)) for move, action in enumerate(min(map(tuple, images))))
+        for images in (rules.symmetries[:, record.actions[:4]] for record in records)
+    ]
+    assert [*opening_moves(rules, read_records(write_records(records), "made"), 4)] == slow
+    assert len(set(slow)) > 1
 
 
 def test_moves_in_a_corner_are_seen_as_in_the_upper_left_one() -> None:

@@ -106,20 +106,6 @@ def test_the_list_shows_all_games_and_filters_them(page) -> None:
     assert page.url.endswith("#/games")
 
 
-def test_an_opening_and_unique_games_are_filters(page) -> None:
-    open_list(page, "?generation=2&kind=selfplay")
-    page.get_by_label("unique games").check()
-    wait_for_count(page, "10 games")
-    opening = page.locator("td.g-opening button").first
-    text = opening.inner_text()
-    opening.click()
-    page.wait_for_selector(".chosen .badge")
-    assert text in page.locator(".chosen").inner_text()
-    assert {row for row in page.locator("td.g-opening").all_inner_texts()} == {text}
-    page.get_by_role("button", name="Remove the filter first moves").click()
-    wait_for_count(page, "10 games")
-
-
 def test_filters_of_games_that_are_not_read_yet_are_kept_and_offered_later(page) -> None:
     def incomplete(route) -> None:
         answer = route.fetch()
@@ -173,22 +159,6 @@ def test_the_keyboard_moves_through_the_list_and_opens_a_game(page) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector(".replay-caption")
     assert page.url.endswith("#/games/selfplay/made/2/0")
-
-
-def test_the_keyboard_filters_by_first_moves(page) -> None:
-    open_list(page, "?generation=2&kind=selfplay")
-    page.locator("td.g-game a").first.focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowRight")
-    focus = page.locator("td.g-opening button:focus")
-    text = page.locator("td.g-opening").nth(2).inner_text()
-    page.keyboard.press("ArrowDown")
-    expect(focus).to_have_text(text)
-    page.keyboard.press("ArrowLeft")
-    expect(page.locator("td.g-game a:focus")).to_have_text("#2")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-    expect(page.locator(".chosen .badge")).to_contain_text(text)
 
 
 def test_a_game_is_replayed_move_by_move(page, recorded) -> None:

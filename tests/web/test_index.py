@@ -11,16 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.project import git
-from tests.made_games import plain_record
-from tests.web.made_record import RULES, MadeLineage, add_match, games, network
-from zero.data.records import GameColumns, read_records, read_summaries, write_records
+from tests.web.made_record import MadeLineage, add_match, games, network
+from zero.data.records import GameColumns, read_records, read_summaries
 from zero.errors import StorageError
-from zero.games.coordinates import action_to_name
 from zero.play.moves import FIRST_RESIGNATION
 from zero.storage.files import sha256_bytes
 from zero.storage.manifests import GameRecord
 from zero.web import index as index_module
-from zero.web.index import KEY_BYTES, GameFilter, GameIndex, GameRow, opening_names
+from zero.web.index import GameFilter, GameIndex, GameRow
 
 THRESHOLD = -0.5
 ALL = 10**6
@@ -78,7 +76,6 @@ def test_a_row_has_the_facts_of_its_game(recorded) -> None:
         assert (row.black, row.white) == (record.black, record.white)
         assert (row.black_name, row.white_name) == (names[record.black], names[record.white])
         assert bool(row.never_resigns) is record.never_resigns
-        assert len(row.actions) == 2 * KEY_BYTES
         assert row.commit == git(lineage.home, "rev-parse", lineage.tag(row.generation)).strip()
         folder, _, name = row.path.rpartition("/")
         data = lineage.cached(row.generation, folder, name).read_bytes()
@@ -97,22 +94,12 @@ def test_a_row_has_the_facts_of_its_game(recorded) -> None:
         ({"end": "length"}, lambda row: row.end == "length"),
         ({"min_moves": 20, "max_moves": 40}, lambda row: 20 <= row.moves <= 40),
         ({"wrong_resignation": True}, lambda row: row.wrong_resignation),
-        ({"unique": True}, lambda row: row.repeats is None),
     ],
 )
 def test_a_filter_chooses(recorded, chosen, test) -> None:
     index = recorded[2]
     every = rows_of(index)
     assert rows_of(index, **chosen) == [row for row in every if test(row)]
-
-
-def test_games_with_an_opening_or_with_equal_moves_are_found(recorded) -> None:
-    index = recorded[2]
-    row = rows_of(index, generation=2, kind="selfplay")[4]
-    assert row.game == 4 and row.repeats == 1
-    same = rows_of(index, actions=row.actions)
-    assert [(each.game, each.repeats) for each in same] == [(1, None), (4, 1)]
-    assert {each.game for each in rows_of(index, opening=row.opening, generation=2, kind="selfplay")} >= {1, 4}
 
 
 def test_pages_of_the_list_join_to_the_whole(recorded) -> None:
@@ -155,22 +142,6 @@ def test_wrong_resignations_are_those_of_the_metrics(recorded) -> None:
         metrics = git(lineage.home, "show", f"{lineage.tag(number)}:metrics/selfplay.json")
         assert f'"would_have_won": {len(expected)}' in metrics
     assert rows_of(index, wrong_resignation=True), "the test needs one"
-
-
-def test_openings_are_the_smallest_image_of_the_first_moves() -> None:
-    records = games(30, 9)
-    slow = [
-        " ".join(action_to_name(RULES, action) for action in min(map(tuple, RULES.symmetries[:, record.actions[:4]])))
-        for record in records
-    ]
-    assert opening_names(RULES, read_records(write_records(records), "made")) == slow
-    assert len(set(slow)) > 1
-
-
-def test_a_short_game_has_no_opening() -> None:
-    short, long = plain_record([1, 2, 3], RULES.num_actions), games(1, 9)[0]
-    found = opening_names(RULES, read_records(write_records([short, long]), "made"))
-    assert found[0] is None and found[1]
 
 
 @pytest.fixture
@@ -234,7 +205,6 @@ def test_the_games_of_a_match_are_rows_after_those_of_lineages(lineage: MadeLine
         (3, "pass", "centre", "W", "forfeit"),
     ]
     assert [(row.moves, row.margin) for row in rows] == [(3, 24.5), (4, -25.5), (3, 24.5), (0, 0.0)]
-    assert [row.repeats for row in rows] == [None, None, 0, None]
     assert {row.path for row in rows} == {".zero/matches/0123abcd"}
     assert index.matches() == [("~0123abcd", "centre", "pass", 4)]
     assert [each.lineage for each in index.lineages()] == ["made"] and index.status() == (0, ())

@@ -132,12 +132,8 @@ def lineage_openings(
     )
 
 
-def first_moves(rules: Rules, games: GameColumns, num_moves: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first `num_moves` moves of each game that is long enough, under the symmetry that makes them the smallest.
-
-    Returns:
-      Indices of the games, [K], and their actions, [K, num_moves].
-    """
+def opening_moves(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
+    """The first `num_moves` moves of each game that is long enough, under the symmetry that makes them the smallest."""
     long = np.flatnonzero(np.diff(games.move_offsets) >= num_moves)
     images = rules.symmetries[:, games.actions[games.move_offsets[long][:, None] + np.arange(num_moves)]]
     smallest, rows = images[0], np.arange(len(long))
@@ -145,12 +141,7 @@ def first_moves(rules: Rules, games: GameColumns, num_moves: int) -> tuple[np.nd
         differing = (image != smallest).argmax(axis=1)  # the first differing move decides; 0 if none differs
         is_smaller = image[rows, differing] < smallest[rows, differing]
         smallest = np.where(is_smaller[:, None], image, smallest)
-    return long, smallest
-
-
-def opening_moves(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
-    """The first `num_moves` moves of each game that is long enough, with their colours; see `first_moves`."""
-    for actions in first_moves(rules, games, num_moves)[1].tolist():
+    for actions in smallest.tolist():
         yield tuple((move % 2, action) for move, action in enumerate(actions))
 
 

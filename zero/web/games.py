@@ -158,7 +158,6 @@ class RecordedGames:
         """
         recorded = self._read(row)
         record, rules = recorded.record, recorded.rules
-        same, _ = self._index.find(GameFilter(actions=row.actions), limit=0)
         position, history = new_position(rules), new_history(rules)
         reset(rules, position, history)
         points = slice(rules.num_points)
@@ -178,7 +177,6 @@ class RecordedGames:
                 colour: {"sha256": sha256, "name": name}
                 for colour, sha256, name in (("black", row.black, row.black_name), ("white", row.white, row.white_name))
             },
-            "same_moves": same - 1,
             "neighbours": self._index.neighbours(row),
             "links": {} if row.kind == "match" else pages_of(self._home, row.lineage),
         }

@@ -6,7 +6,6 @@ their shards only the columns without visits. Each generation is written in one 
 it, and two servers write the same rows. A match is a generation 0 of its own "lineage", see `zero.web.matches`.
 """
 
-import hashlib
 import logging
 import sqlite3
 import threading
@@ -26,10 +25,6 @@ from zero.data.records import GameColumns, read_summaries, write_records
 from zero.errors import StorageError, ZeroError
 from zero.evaluation.ladder import key_of
 from zero.evaluation.match import RESULT_FILE
-from zero.evaluation.openings import first_moves
-from zero.games.coordinates import action_to_name
-from zero.games.position import Rules
-from zero.games.rules import rules_of
 from zero.record.generation import Generation
 from zero.record.history import TAG_PATTERN, read_lines
 from zero.record.ledger import generation_tag
@@ -43,13 +38,9 @@ from zero.web.matches import MATCH_PREFIX, finished_match_digests, match_path, r
 
 log = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 """Version of the schema, `user_version` of the file."""
 INDEX_FILE = "web/index.sqlite"
-OPENING_MOVES = 4
-"""Moves of an opening, as in `zero openings`."""
-KEY_BYTES = 8
-"""Bytes of the digest of a game's moves: in a million games two digests agree by chance with probability 3e-8."""
 CHECK_SECONDS, RETRY_SECONDS = 2.0, 60.0
 """Seconds between two searches for new generations, and between two attempts to read one whose data is incomplete."""
 WAIT_SECONDS = 1.0
@@ -73,8 +64,8 @@ SCHEMA = (
     "CREATE TABLE games (lineage TEXT, generation INTEGER, kind TEXT, game INTEGER, shard INTEGER NOT NULL,"
     " path TEXT NOT NULL, shard_row INTEGER NOT NULL, moves INTEGER NOT NULL, result TEXT NOT NULL,"
     " margin REAL NOT NULL, end TEXT NOT NULL, black INTEGER NOT NULL, white INTEGER NOT NULL,"
-    " never_resigns INTEGER NOT NULL, wrong_resignation INTEGER NOT NULL, opening TEXT, actions BLOB NOT NULL,"
-    " repeats INTEGER, PRIMARY KEY (lineage, generation DESC, kind DESC, game)) WITHOUT ROWID",
+    " never_resigns INTEGER NOT NULL, wrong_resignation INTEGER NOT NULL,"
+    " PRIMARY KEY (lineage, generation DESC, kind DESC, game)) WITHOUT ROWID",
 )
 NAME_OF = (
     "coalesce((SELECT substr(min((lineage <> g.lineage) || lineage || printf('/gen-%04d', generation)), 2)"
@@ -86,13 +77,13 @@ If branches have made the same network, it is the generation of the game's own l
 """
 SELECT_GAMES = (
     "SELECT g.kind, g.lineage, g.generation, g.game, g.moves, g.result, g.margin, g.end, b.digest, w.digest,"
-    f" {NAME_OF.format('b')}, {NAME_OF.format('w')}, g.never_resigns, g.wrong_resignation, g.opening, hex(g.actions),"
-    " g.repeats, s.digest, g.path, g.shard_row, n.commit_id FROM ({games}) g JOIN digests b ON b.id = g.black"
+    f" {NAME_OF.format('b')}, {NAME_OF.format('w')}, g.never_resigns, g.wrong_resignation, s.digest, g.path,"
+    " g.shard_row, n.commit_id FROM ({games}) g JOIN digests b ON b.id = g.black"
     " JOIN digests w ON w.id = g.white JOIN digests s ON s.id = g.shard"
     " JOIN generations n ON (n.lineage, n.generation) = (g.lineage, g.generation)"
 )
 ID_OF = "(SELECT id FROM digests WHERE digest = ?)"
-INSERT_GAME = f"INSERT INTO games VALUES (?, ?, ?, ?, {ID_OF}, ?, ?, ?, ?, ?, ?, {ID_OF}, {ID_OF}, ?, ?, ?, ?, ?)"
+INSERT_GAME = f"INSERT INTO games VALUES (?, ?, ?, ?, {ID_OF}, ?, ?, ?, ?, ?, ?, {ID_OF}, {ID_OF}, ?, ?)"
 ORDER = " ORDER BY g.lineage, g.generation DESC, g.kind DESC, g.game"
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 Result = TypeVar("Result")
@@ -113,12 +104,6 @@ class GameFilter(BaseModel):
     min_moves: Number | None = None
     max_moves: Number | None = None
     wrong_resignation: bool = False
-    opening: str | None = None
-    """The first moves, as a row has them."""
-    actions: Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * KEY_BYTES}}}$")] | None = None
-    """Games with the same moves: the digest of a row."""
-    unique: bool = False
-    """Leaves out games that repeat an earlier one of the same generation and kind."""
 
 
 class GameRow(NamedTuple):
@@ -145,12 +130,6 @@ class GameRow(NamedTuple):
     """1: a calibration game, in which resignation is disabled."""
     wrong_resignation: int
     """1: the threshold would have ended this calibration game, but the resigning player won or drew it."""
-    opening: str | None
-    """The first moves under the symmetry that makes them the smallest; None for a shorter game."""
-    actions: str
-    """Digest of the moves."""
-    repeats: int | None
-    """The first game of the same generation and kind with the same moves; None for that game itself."""
     shard: str
     """SHA-256 of its shard, or of the result of its match."""
     path: str
@@ -226,7 +205,7 @@ class GameIndex:
             (total,) = database.execute(f"SELECT count(*) FROM games g{where}", values).fetchone()
             # The rows before the page are skipped before the joins.
             page = SELECT_GAMES.format(games=f"SELECT * FROM games g{where}{ORDER} LIMIT ? OFFSET ?") + ORDER
-            return total, [_row(*each) for each in database.execute(page, (*values, limit, offset))]
+            return total, [GameRow(*each) for each in database.execute(page, (*values, limit, offset))]
 
         return self._use(read)
 
@@ -239,7 +218,7 @@ class GameIndex:
         where = "SELECT * FROM games WHERE (kind, lineage, generation, game) = (?, ?, ?, ?)"
         query, values = SELECT_GAMES.format(games=where), (kind, lineage, generation, game)
         found = self._use(lambda database: database.execute(query, values).fetchone())
-        return _row(*found) if found else None
+        return GameRow(*found) if found else None
 
     def neighbours(self, row: GameRow) -> tuple[int | None, int | None]:
         """Numbers of the games before and after one, of the same generation and kind."""
@@ -462,35 +441,17 @@ def shard_bytes(generation: Generation, folder: str, path: str, sha256: str) -> 
     return data
 
 
-def opening_names(rules: Rules, games: GameColumns, num_moves: int = OPENING_MOVES) -> list[str | None]:
-    """The opening of each game by the names of its moves, as in `zero openings`; None for shorter games."""
-    found: list[str | None] = [None] * games.num_games
-    names = [action_to_name(rules, action) for action in range(rules.num_actions)]
-    long, moves = first_moves(rules, games, num_moves)
-    for game, actions in zip(long.tolist(), moves.tolist(), strict=True):
-        found[game] = " ".join(names[action] for action in actions)
-    return found
-
-
 def _clauses(chosen: GameFilter) -> tuple[list[str], list[object]]:
     """The conditions of a filter and their values."""
     fields = (
         *(("lineage", "g.lineage = ?"), ("generation", "g.generation = ?"), ("kind", "g.kind = ?")),
-        *(("result", "g.result = ?"), ("end", "g.end = ?"), ("opening", "g.opening = ?")),
+        *(("result", "g.result = ?"), ("end", "g.end = ?")),
         *(("min_moves", "g.moves >= ?"), ("max_moves", "g.moves <= ?")),
     )
     given = [(clause, getattr(chosen, name)) for name, clause in fields if getattr(chosen, name) is not None]
-    if chosen.actions is not None:
-        given.append(("g.actions = ?", bytes.fromhex(chosen.actions)))
     clauses, values = [clause for clause, _ in given], [value for _, value in given]
     clauses += ["g.wrong_resignation"] if chosen.wrong_resignation else []
-    clauses += ["g.repeats IS NULL"] if chosen.unique else []
     return clauses, values
-
-
-def _row(*columns: object) -> GameRow:
-    row = GameRow._make(columns)
-    return row._replace(actions=row.actions.lower())
 
 
 def _known(database: sqlite3.Connection) -> dict[tuple[str, int], tuple[str, str]]:
@@ -536,7 +497,7 @@ def _read_match(home: Path, name: str) -> _Read:
     digest = sha256_file(home / path / RESULT_FILE)
     spec, records = read_match_games(home / path)
     columns = read_summaries(write_records(records), path)
-    rows = _rows(rules_of(spec.game), "match", path, digest, columns, None, {})
+    rows = _rows("match", path, digest, columns, None)
     players = tuple((key_of(player), player.name) for player in spec.players)
     return _Read(tuple(rows), frozenset({digest, *(key for key, _ in players)}), players=players)
 
@@ -554,7 +515,7 @@ def _read_generation(reader: GitReader, cache: DataCache, lineage: str, number: 
         return _Read(note=f"{generation.tag} has no ledger entry that can be read; run `zero audit`")
     if entry.decision is None:
         return _Read(network=entry.champion if entry.kind == "start" else None)
-    rules = rules_of(generation.read_params().game)
+    generation.read_params()  # without its rules a game cannot be replayed
     metrics = generation.selfplay_metrics
     threshold = metrics.resignation.used.threshold if metrics and metrics.resignation else None
     rows: list[tuple[object, ...]] = []
@@ -564,7 +525,6 @@ def _read_generation(reader: GitReader, cache: DataCache, lineage: str, number: 
         if games is None:
             faults.append(f"the games of {folder} are not on this machine")
             continue
-        seen: dict[bytes, int] = {}
         for shard in games.shards:
             path = f"{folder}/{shard.file.path}"
             try:
@@ -575,36 +535,29 @@ def _read_generation(reader: GitReader, cache: DataCache, lineage: str, number: 
                 continue
             digests |= {shard.file.sha256, *columns.black, *columns.white}
             used = threshold if kind == "selfplay" else None
-            rows += _rows(rules, kind, path, shard.file.sha256, columns, used, seen)
+            rows += _rows(kind, path, shard.file.sha256, columns, used)
     note = f"{generation.tag}: {', '.join(faults)}; {_remedy(generation)}" if faults else ""
     return _Read(tuple(rows), frozenset(digests), entry.decision.challenger, note)
 
 
 def _rows(
-    rules: Rules,
     kind: str,
     path: str,
     shard: str,
     games: GameColumns,
     threshold: float | None,
-    seen: dict[bytes, int],
 ) -> Iterator[tuple[object, ...]]:
-    """The rows of a shard, from the column `kind` on. Writes into `seen`, the first game with the same moves."""
+    """The rows of a shard, from the column `kind` on."""
     wrong = np.zeros(games.num_games, np.bool_)
     if threshold is not None:
         game, result = would_resign_in(resignation_traces(games), threshold)
         wrong[np.flatnonzero(games.never_resigns)[game[result >= 0]]] = True
-    openings = opening_names(rules, games)
-    actions = games.actions.astype("<i2")
+    moves = np.diff(games.move_offsets)
     for row in range(games.num_games):
-        moves = actions[games.move_offsets[row] : games.move_offsets[row + 1]]
-        key, number = hashlib.sha256(moves.tobytes()).digest()[:KEY_BYTES], int(games.game[row])
-        first = seen.setdefault(key, number)
         yield (
-            *(kind, number, shard, path, row, len(moves)),
+            *(kind, int(games.game[row]), shard, path, row, int(moves[row])),
             *("DBW"[int(games.outcome[row])], float(games.margin[row]), games.end[row]),
             *(games.black[row], games.white[row], int(games.never_resigns[row]), int(wrong[row])),
-            *(openings[row], key, None if first == number else first),
         )
 
 

@@ -54,7 +54,6 @@ const COLUMNS = [
   { title: "end", className: "g-end wide", cell: (row) => row.end },
   { title: "Black", className: "g-player wide", cell: (row) => networkName(row.black_name, row.black) },
   { title: "White", className: "g-player wide", cell: (row) => networkName(row.white_name, row.white) },
-  { title: "first moves", className: "g-opening wide", cell: (row, list) => openingButton(row, list) },
   { title: "notes", className: "g-notes wide", cell: (row) => notes(row) },
 ];
 
@@ -63,18 +62,10 @@ function link(row) {
   return el("a", { href: gameHref(row), "aria-label": name, tabindex: "-1" }, `#${row.game}`);
 }
 
-function openingButton(row, list) {
-  if (!row.opening) return "–";
-  const choose = () => list.set({ opening: row.opening, lineage: row.lineage });
-  const attributes = { class: "link", tabindex: "-1", title: "Show the games with these first moves", onclick: choose };
-  return el("button", { type: "button", ...attributes }, row.opening);
-}
-
 function notes(row) {
   const found = [];
   if (row.wrong_resignation) found.push("wrong resignation");
   else if (row.never_resigns && row.kind === "selfplay") found.push("calibration");
-  if (row.repeats !== null) found.push(`as #${row.repeats}`);
   return found.join(", ");
 }
 
@@ -96,7 +87,6 @@ class GameList {
     this.version = 0; // answers to older filters are ignored
     this.isComplete = !choices.pending; // false if the filters may lack values of games that were not read yet
     this.form = this.makeForm(choices);
-    this.chosen = el("p", { class: "toolbar chosen", hidden: true });
     this.count = el("p", { class: "muted", "data-count": "" });
     this.missing = el("details", { class: "card", hidden: true });
     this.before = el("tr");
@@ -116,14 +106,11 @@ class GameList {
       el("tbody", { "aria-hidden": "true" }, this.after),
     );
     this.view = el("div", { class: "card games-scroll" }, this.table);
-    const help =
-      "Up, down, Page Up, Page Down, Home and End move through the list; Enter opens a game. " +
-      "Right leads to its first moves, where Enter shows the games with them; left leads back.";
+    const help = "Up, down, Page Up, Page Down, Home and End move through the list; Enter opens a game.";
     const isWide = matchMedia("(min-width: 40rem)").matches;
     root.append(
       el("h1", {}, "Games"),
       el("details", { class: "card", open: isWide || query.size > 0 }, el("summary", {}, "Filters"), this.form),
-      this.chosen,
       this.count,
       this.missing,
       this.view,
@@ -169,7 +156,6 @@ class GameList {
       number("min_moves", "Moves from"),
       number("max_moves", "to"),
       check("wrong_resignation", "wrong resignations"),
-      check("unique", "unique games"),
       el("button", { type: "button", onclick: () => this.clear() }, "Clear"),
     );
     form.addEventListener("change", () => this.set(Object.fromEntries(this.values())));
@@ -264,15 +250,6 @@ class GameList {
       el("summary", {}, `Problems with recorded games: ${index.notes.length}`),
       el("ul", {}, index.notes.map((note) => el("li", {}, note))),
     );
-    const removable = [["opening", "first moves"], ["actions", "the same moves as"]].filter(([name]) => this.query.get(name));
-    this.chosen.hidden = !removable.length;
-    this.chosen.replaceChildren(
-      ...removable.map(([name, title]) =>
-        el("span", { class: "badge" }, `${title} ${this.query.get(name)} `,
-          el("button", { class: "link", type: "button", "aria-label": `Remove the filter ${title}`, onclick: () => this.set({ [name]: "" }) }, "✕"),
-        ),
-      ),
-    );
     clearTimeout(this.polling);
     if (index.pending) this.polling = setTimeout(() => this.reload(), INDEXING_MS);
     this.render();
@@ -301,8 +278,7 @@ class GameList {
     const links = [...this.rows.querySelectorAll("td.g-game a")];
     const current = links.find((each) => this.rowOf(each) === this.active) ?? links[0];
     current?.setAttribute("tabindex", "0");
-    const button = focused && focused.closest("td.g-opening") && current?.closest("tr").querySelector("td.g-opening button");
-    if (focused) (button || current)?.focus({ preventScroll: true });
+    if (focused) current?.focus({ preventScroll: true });
     clearTimeout(this.settling);
     this.settling = setTimeout(() => {
       const wanted = new Set([this.pageOf(first), this.pageOf(Math.max(first, end - 1))]);
@@ -316,7 +292,7 @@ class GameList {
     const waiting = ({ className }) =>
       className === "g-game" ? el("a", { role: "link", "aria-disabled": "true", tabindex: "-1" }, "…") : "…";
     const cells = COLUMNS.map((column) => {
-      const content = game ? column.cell(game, this) : waiting(column);
+      const content = game ? column.cell(game) : waiting(column);
       return el("td", { class: column.className, title: typeof content === "string" ? content : null }, content);
     });
     return el("tr", { "aria-rowindex": String(number + 2), class: game?.wrong_resignation ? "wrong" : null }, cells);
@@ -327,7 +303,7 @@ class GameList {
   }
 
   focused(target) {
-    if (target.closest("td.g-game a, td.g-opening button")) this.active = this.rowOf(target);
+    if (target.closest("td.g-game a")) this.active = this.rowOf(target);
   }
 
   /** A click anywhere in a row opens its game; text can still be selected. */
@@ -347,10 +323,8 @@ class GameList {
       End: this.total - 1,
     };
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const beside = { ArrowRight: "td.g-opening button", ArrowLeft: "td.g-game a" }[event.key];
-    if (beside || event.key in targets) event.preventDefault();
-    if (beside) event.target.closest("tr").querySelector(beside)?.focus();
     if (!(event.key in targets)) return;
+    event.preventDefault();
     this.active = Math.min(this.total - 1, Math.max(0, targets[event.key]));
     const top = this.active * ROW_HEIGHT;
     const visible = this.view.clientHeight - 2 * ROW_HEIGHT; // without the heading

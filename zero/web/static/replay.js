@@ -2,7 +2,7 @@
 
 import { announce, api, el } from "./app.js";
 import { Board } from "./board.js";
-import { counted, networkName, sourceName } from "./games.js";
+import { networkName, sourceName } from "./games.js";
 
 const PLAY_MS = 700; // between two moves of the automatic replay
 const ADDRESS_MS = 200; // waits this long before it writes the address: browsers refuse more than 100 changes in 30 s
@@ -119,7 +119,7 @@ class Replay {
   }
 
   summary() {
-    const { game, networks, same_moves: same, board, fault } = this.data;
+    const { game, networks, board, fault } = this.data;
     const badges = [];
     if (game.wrong_resignation) badges.push(["wrong resignation", "bad"]);
     if (game.never_resigns && game.kind === "selfplay") badges.push(["calibration game: no one may resign", ""]);
@@ -130,7 +130,6 @@ class Replay {
       `Black ${player("black")}, White ${player("white")}: `, el("strong", {}, game.score),
       ` after ${game.moves} moves (${game.end}${fault && `: ${fault}`}). ${title} ${board.rows}×${board.columns}${rules}. `,
       badges.map(([text, className]) => [el("span", { class: `badge ${className}` }, text), " "]),
-      same > 0 && el("a", { href: `#/games?actions=${game.actions}` }, `${counted(same, "other game")} with the same moves`),
     );
   }
 
