@@ -2,9 +2,11 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import uvicorn
 
@@ -12,7 +14,6 @@ from tests.made_games import plain_record
 from tests.web.made_record import MadeLineage, add_match, games
 from zero.storage.manifests import GameRecord
 from zero.web.app import WebSettings, new_app
-from zero.web.index import GameIndex
 
 playwright_api = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -25,13 +26,12 @@ DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[GameRecord]]:
-    """A project with an index, and the games of its generation 1."""
+    """A project, and the games of its generation 1."""
     lineage = MadeLineage(tmp_path_factory.mktemp("recorded"))
     records = lineage.add([games(6, 1)], games(4, 2, never_resigns=False))
     many = [plain_record([12, 11, 13, number % 10], 26, game=number) for number in range(MANY)]
     lineage.add([many], games(2, 3))
     add_match(lineage.home, "0123abcd")
-    GameIndex(lineage.home).refresh()
     return lineage.home, records
 
 
@@ -41,7 +41,10 @@ def address(recorded) -> Iterator[str]:
         server = uvicorn.Server(uvicorn.Config(new_app(recorded[0], WebSettings()), log_level="warning"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        while httpx.get(f"{url}api/games/filters", timeout=TIMEOUT_MS / 1000).json()["pending"]:
+            time.sleep(0.1)
+        yield url
         server.should_exit = True
         thread.join()
 
