@@ -16,17 +16,17 @@ export async function show(root, { path, query }) {
 }
 
 /** Result as in SGF, such as "B+3.5". */
-export function scoreText({ result, margin, end }) {
+function scoreText({ result, margin, end }) {
   if (result === "D") return "draw";
   return `${result}+${{ resignation: "R", forfeit: "F" }[end] ?? (margin ? Math.abs(margin) : "")}`.replace(/\+$/, "");
 }
 
 /** A number with a noun, such as "1 game". */
-export function counted(number, noun) {
+function counted(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-export function gameHref({ kind, lineage, generation, game }) {
+function gameHref({ kind, lineage, generation, game }) {
   return `#/games/${kind}/${lineage}/${generation}/${game}`;
 }
 
@@ -47,16 +47,16 @@ export function sourceName({ kind, lineage, generation, ...row }) {
 }
 
 const COLUMNS = [
-  { title: "game", short: "no.", className: "g-game", cell: (row) => link(row) },
-  { title: "lineage", className: "g-lineage", cell: (row) => (row.kind === "match" ? "–" : row.lineage) },
-  { title: "generation", short: "gen.", className: "num g-generation", cell: (row) => (row.kind === "match" ? "–" : String(row.generation)) },
-  { title: "kind", className: "g-kind", cell: (row) => row.kind },
-  { title: "result", className: "g-result", cell: (row) => scoreText(row) },
-  { title: "moves", className: "num g-moves", cell: (row) => String(row.moves) },
-  { title: "end", className: "g-end wide", cell: (row) => row.end },
-  { title: "Black", className: "g-player wide", cell: (row) => networkName(row.black_name, row.black) },
-  { title: "White", className: "g-player wide", cell: (row) => networkName(row.white_name, row.white) },
-  { title: "notes", className: "g-notes wide", cell: (row) => notes(row) },
+  { title: "game", short: "no.", cell: link },
+  { title: "lineage", cell: (row) => (row.kind === "match" ? "–" : row.lineage) },
+  { title: "generation", short: "gen.", className: "num", cell: (row) => (row.kind === "match" ? "–" : String(row.generation)) },
+  { title: "kind", cell: (row) => row.kind },
+  { title: "result", cell: scoreText },
+  { title: "moves", className: "num", cell: (row) => String(row.moves) },
+  { title: "end", className: "wide", cell: (row) => row.end },
+  { title: "Black", className: "wide", cell: (row) => networkName(row.black_name, row.black) },
+  { title: "White", className: "wide", cell: (row) => networkName(row.white_name, row.white) },
+  { title: "notes", className: "notes wide", cell: notes },
 ];
 
 function link(row) {
@@ -64,11 +64,14 @@ function link(row) {
   return el("a", { href: gameHref(row), "aria-label": name }, `#${row.game}`);
 }
 
+function rowOf(game) {
+  const cells = COLUMNS.map(({ className, cell }) => el("td", { class: className }, cell(game)));
+  return el("tr", { class: game.wrong_resignation ? "wrong" : null }, cells);
+}
+
 function notes(row) {
-  const found = [];
-  if (row.wrong_resignation) found.push("wrong resignation");
-  else if (row.never_resigns && row.kind === "selfplay") found.push("calibration");
-  return found.join(", ");
+  if (row.wrong_resignation) return "wrong resignation";
+  return row.never_resigns && row.kind === "selfplay" ? "calibration" : "";
 }
 
 /** Sets a list to a value; one that is not offered, as of an address, is added. */
@@ -99,7 +102,9 @@ class GameList {
       el("details", { class: "card", open: isWide || query.size > 0 }, el("summary", {}, "Filters"), this.form),
       this.count,
       this.missing,
-      el("table", { class: "data games", "aria-label": "Recorded games" }, el("thead", {}, el("tr", {}, headings)), this.rows),
+      el("div", { class: "card scroll" },
+        el("table", { class: "data games", "aria-label": "Recorded games" }, el("thead", {}, el("tr", {}, headings)), this.rows),
+      ),
       this.pages,
     );
     this.rows.addEventListener("click", (event) => this.clicked(event));
@@ -205,36 +210,30 @@ class GameList {
 
   show({ total, games, index }) {
     const reading = index.pending ? `; ${counted(index.pending, "generation")} still to read …` : "";
-    const offset = Number(this.query.get("offset"));
-    const part = games.length && games.length < total ? `, ${(offset + 1).toLocaleString("en")} to ${(offset + games.length).toLocaleString("en")} below` : "";
-    this.count.textContent = counted(total, "game") + part + reading;
+    this.count.textContent = counted(total, "game") + reading;
     this.missing.hidden = !index.notes.length;
     this.missing.replaceChildren(
       el("summary", {}, `Problems with recorded games: ${index.notes.length}`),
       el("ul", {}, index.notes.map((note) => el("li", {}, note))),
     );
-    this.rows.replaceChildren(...games.map((game) => this.row(game)));
+    // While games are read the list is shown again and again: the focus stays on its game.
+    const focused = this.rows.contains(document.activeElement) && document.activeElement.getAttribute("href");
+    this.rows.replaceChildren(...games.map(rowOf));
+    if (focused) [...this.rows.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
+    const offset = Number(this.query.get("offset"));
     const page = (first, text) => {
       const query = new URLSearchParams(this.query);
-      if (first > 0) query.set("offset", first);
-      else query.delete("offset");
+      query.set("offset", Math.max(0, first));
       return el("a", { class: "button", href: listHref(query) }, text);
     };
+    const number = (value) => value.toLocaleString("en");
+    this.pages.hidden = total === games.length;
     this.pages.replaceChildren(
-      ...[
-        offset > 0 && page(offset - PAGE, "← games before"),
-        offset + PAGE < total && page(offset + PAGE, "games after →"),
-      ].filter(Boolean),
+      offset > 0 ? page(offset - PAGE, "← games before") : "",
+      games.length ? `${number(offset + 1)} to ${number(offset + games.length)} of ${number(total)}` : "",
+      offset + PAGE < total ? page(offset + PAGE, "games after →") : "",
     );
     if (index.pending) this.polling = setTimeout(() => this.reload(), INDEXING_MS);
-  }
-
-  row(game) {
-    const cells = COLUMNS.map((column) => {
-      const content = column.cell(game);
-      return el("td", { class: column.className, title: typeof content === "string" ? content : null }, content);
-    });
-    return el("tr", { class: game.wrong_resignation ? "wrong" : null }, cells);
   }
 
   /** A click anywhere in a row opens its game; text can still be selected. */
