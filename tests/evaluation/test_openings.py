@@ -1,6 +1,8 @@
 """Openings and corners up to symmetry, their shares over generations, and the command."""
 
 import json
+import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -115,6 +117,15 @@ def test_the_command_shows_the_openings_of_a_lineage(recorded: Lineage) -> None:
     found = json.loads((folder / "openings.json").read_text())
     assert found["generations"] == [1, 2] and found["num_games"] == [24, 24]
     assert {each["kind"] for each in found["frequencies"]} == {"opening", "corner"}
+
+
+def test_more_moves_than_any_game_has_are_an_error_in_one_line(recorded: Lineage, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(recorded.home, tmp_path / "home", symlinks=True))
+    shutil.rmtree(home / ".zero/openings", ignore_errors=True)
+    done = CliRunner().invoke(app, ["openings", "tiny", "--moves", "300"], env={"ZERO_HOME": str(home)})
+    assert isinstance(done.exception, ParamsError)
+    message = r"--moves must be at most \d+, the length of the longest game of tiny, got 300; give a smaller number"
+    assert re.fullmatch(message, str(done.exception)) and not (home / ".zero/openings").exists()
 
 
 def test_shares_are_of_all_games(recorded: Lineage) -> None:

@@ -87,7 +87,7 @@ def lineage_openings(
 
     Raises:
       LineageError: the lineage does not exist, or has no games on this machine.
-      ParamsError: a number is below 1.
+      ParamsError: a number is below 1, or no game has `num_moves` moves.
       StorageError: a shard is corrupt.
     """
     from zero.evaluation.held_out import played_of, shards_of
@@ -96,6 +96,7 @@ def lineage_openings(
         raise ParamsError(f"{num_moves} moves and {top} sequences: both must be 1 or more")
     counts: dict[str, dict[int, Counter[Moves]]] = {"opening": {}, "corner": {}}
     num_games: dict[int, int] = {}
+    longest = 0  # moves of the longest game
     with ProjectRecord(home) as record:
         found = [played for each in record.generations(lineage) if (played := played_of(each)) and played.games.shards]
         if not found:
@@ -111,11 +112,17 @@ def lineage_openings(
             num_games[number] = played.games.num_games
             tables = {kind: counts[kind].setdefault(number, Counter()) for kind in counts}
             for games in shards_of(played):
+                longest = max(longest, int(np.diff(games.move_offsets).max(initial=0)))
                 tables["opening"].update(opening_moves(rules, games, num_moves))
                 if rules.game == GO:
                     tables["corner"].update(corners_of(rules, games, num_moves))
         if progress:
             progress(len(found), len(found))
+    if num_moves > longest:
+        raise ParamsError(
+            f"--moves must be at most {longest}, the length of the longest game of {lineage}, got {num_moves}; give a "
+            "smaller number"
+        )
     generations = tuple(sorted(num_games))
     frequencies = [
         each
