@@ -82,6 +82,9 @@ def test_the_file_shows_charts_and_tables_without_a_network(home, page, tmp_path
     assert all(marks(page, card) for card in (*charts, "Costs"))
     expect(page.get_by_role("table", name="results of the challenger by colour")).to_contain_text("70.0 %")
     expect(page.get_by_role("table", name="digests")).to_contain_text("ledger")
+    health = page.locator("section.card", has=page.get_by_role("heading", name="Health of the training"))
+    expect(health).to_contain_text("healthy explained variance 31.0 %")
+    expect(health).to_contain_text("Every check passed.")
     assert page.locator(".openings svg.board").count() == page.locator(".openings figcaption").count() > 0
     assert [each for each in requests if not each.startswith(("file:", "data:"))] == []
     assert_accessible(page)

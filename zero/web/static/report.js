@@ -188,18 +188,14 @@ function lossCard(reports, title, names) {
   return chartCard(title, spec, `${title} over the optimiser steps; at the end ${last.join("; ")}.`, dataTable(title, columns, rows), lacks && missing("The loss of the constant predictor"));
 }
 
-function healthCard({ health, checks }, tag) {
+function healthCard({ health }, tag) {
   const title = titled("Health of the training", tag);
   if (!health) return card(title, missing("The health checks"));
   const tone = { healthy: "good", warning: "bad", dead: "bad" }[health.verdict] ?? "";
-  const columns = ["check", { title: "value", num: true, format: digits }, { title: "limit", num: true, format: digits }, "result"];
-  const rows = checks.map((check) => [check.name, check.value, check.limit, check.passed ? "passed" : "failed"]);
   return card(
     title,
     el("p", {}, el("span", { class: `badge ${tone}` }, health.verdict), ` explained variance ${health.explained_variance === null ? "not known" : percent(health.explained_variance)}`),
     health.findings.length ? el("ul", {}, health.findings.map((line) => el("li", {}, line))) : el("p", {}, "Every check passed."),
-    rows.length ? dataTable("health checks", columns, rows) : null,
-    el("p", { class: "muted" }, "Values are means over the last quarter of the curve, limits are those of this version."),
   );
 }
 
