@@ -296,11 +296,11 @@ def test_a_digest_is_copied_or_else_selected(page, is_secure: bool) -> None:
     open_game(page, "gating/made/1/1")
     button = page.get_by_role("button", name="Copy the commit")
     button.click()
-    expect(button).to_have_text("copied" if is_secure else "press Ctrl+C")
+    expect(button).to_have_text("Copied" if is_secure else "Press Ctrl+C")
     text = page.evaluate("navigator.clipboard ? navigator.clipboard.readText() : String(getSelection())")
     code = page.locator("dd", has=button).locator("code")
     assert len(text) == 40 and text == code.get_attribute("title")
-    expect(button).to_have_text("copy")
+    expect(button).to_have_text("Copy")
 
 
 def test_the_games_of_a_match_are_listed_and_replayed(page) -> None:

@@ -1,10 +1,9 @@
 // The list of lineages, and a lineage as a graph of its generations with curves over them.
 
-import { announce, api, el, showError } from "./app.js";
+import { announce, api, el, showError, svg } from "./app.js";
 import { card, chartCard, dataTable, digits, integer, percent } from "./charts.js";
 import { decisionWord, show as showReport } from "./report.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const STEP = 40; // pixels between two generations
 const LANES = { arcs: 30, promoted: 70, refused: 120, branches: 170 };
 const ROW = 24; // pixels between the names of two branches
@@ -104,13 +103,6 @@ function draw(root, lineage, ladder) {
   const decided = nodes.filter((node) => node.score !== null);
   if (decided.length) root.append(el("div", { class: "report" }, curves(decided, ladder)));
   root.append(card("All generations", compareForm(lineage), generationTable(nodes)));
-}
-
-function svg(tag, attributes = {}, ...children) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
 }
 
 /** The generations from left to right: promoted ones above, refused ones below, branches under their source. */

@@ -1,15 +1,14 @@
 // The replay of a recorded game: board, values, visits, and where all of it is recorded.
 
-import { announce, api, el } from "./app.js";
+import { api, el, serverLinks, svg } from "./app.js";
 import { Board } from "./board.js";
+import { copyButton, percent } from "./charts.js";
 import { networkName, sourceName } from "./games.js";
 
 const PLAY_MS = 700; // between two moves of the automatic replay
 const ADDRESS_MS = 200; // waits this long before it writes the address: browsers refuse more than 100 changes in 30 s
-const COPIED_MS = 2000; // the button shows for this time what it did
 const TOP_MOVES = 10;
 const CURVE = { width: 600, height: 190, left: 38, right: 8, top: 16, bottom: 24 };
-const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = { 1: "Black", [-1]: "White" };
 
 /** Shows a game. `path`: kind, lineage, generation, game. The address has the number of moves shown (`?move=12`). */
@@ -21,35 +20,13 @@ export async function showReplay(root, path, query) {
   return () => replay.close();
 }
 
-function svg(tag, attributes, ...children) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
-
-/** A digest, shortened, with a button that copies all of it. */
+/** A digest, of which the page shows the start, with a button that copies all of it. */
 function copyable(text, what) {
-  const code = el("code", { title: text }, text.slice(0, 12));
-  const button = el("button", { type: "button", class: "link", "aria-label": `Copy the ${what}` }, "copy");
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      button.textContent = "copied";
-    } catch {
-      // The clipboard needs https or this machine's own address: all of the digest is selected for the keyboard.
-      code.textContent = text;
-      getSelection().selectAllChildren(code);
-      button.textContent = "press Ctrl+C";
-    }
-    announce(`${what}: ${button.textContent}`);
-    setTimeout(() => (button.textContent = "copy"), COPIED_MS);
-  });
-  return [code, " ", button];
+  const code = el("code", { class: "digest", title: text }, text);
+  return [code, " ", copyButton(`Copy the ${what}`, code, () => text)];
 }
 
 const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
 class Replay {
   constructor(root, api_path, hash, data) {
@@ -135,6 +112,7 @@ class Replay {
 
   record() {
     const { game, networks, links, tag, neighbours } = this.data;
+    const servers = serverLinks(links);
     const file = ["File", el("a", { href: `${this.path}/sgf`, download: "" }, "SGF")];
     const rows = game.kind === "match" ? [["Match", el("code", {}, game.path)], file] : [
       ["Generation", el("a", { href: `#/lineages/${game.lineage}/${game.generation}` }, tag)],
@@ -148,8 +126,7 @@ class Replay {
         return [`Network of ${colour === "black" ? "Black" : "White"}`, [link, " ", copyable(sha256, `SHA-256 of the network of ${colour}`)]];
       }),
       file,
-      links.mlflow && ["MLflow", el("a", { href: links.mlflow, target: "_blank", rel: "noopener" }, `model of ${game.lineage} ↗`)],
-      links.prefect && ["Prefect", el("a", { href: links.prefect, target: "_blank", rel: "noopener" }, "runs ↗")],
+      servers.length > 0 && ["Servers", servers.flatMap((link) => [link, " "])],
     ];
     const neighbour = (number, text) =>
       number !== null && el("a", { href: `#/games/${game.kind}/${game.lineage}/${game.generation}/${number}` }, text);
