@@ -197,7 +197,7 @@ def test_the_first_variation_is_the_main_line():
 
 def test_missing_properties_have_the_defaults_of_the_standard():
     game = read_sgf("some mail header (not SGF)\n\n(;B[tt] ;\r\n W [aa] C[a comment; with (marks\\]] ) bye")
-    assert game == SgfGame(GO, 19, 19, 0.0, "", "", "", "", "", "", (361, 0))
+    assert game == SgfGame(GO, 19, 19, None, "", "", "", "", "", "", (361, 0))
 
 
 def test_properties_of_old_files_may_have_small_letters():

@@ -1,6 +1,8 @@
 """Openings and corners up to symmetry, their shares over generations, and the command."""
 
 import json
+import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -8,10 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.end_to_end.lineages import Lineage
+from tests.made_games import made_records
 from zero.cli.app import app
 from zero.data.dataset.columns import columns_of
 from zero.data.dataset.manifest import ImportedGame
-from zero.data.records import GameColumns
+from zero.data.records import GameColumns, read_records, write_records
 from zero.errors import LineageError, ParamsError
 from zero.evaluation.openings import (
     corners_of,
@@ -65,6 +68,17 @@ def test_openings_are_equal_up_to_symmetry() -> None:
     assert sorted(counts.values()) == [1, 3], "the last game has too few moves"
 
 
+def test_openings_are_the_smallest_image_of_the_first_moves() -> None:
+    rules = go_rules(5, 5, 0.5)
+    records = made_records(rules, 30, 9)
+    slow = [
+        tuple((move % 2, int(action)) for move, action in enumerate(min(map(tuple, images))))
+        for images in (rules.symmetries[:, record.actions[:4]] for record in records)
+    ]
+    assert [*opening_moves(rules, read_records(write_records(records), "made"), 4)] == slow
+    assert len(set(slow)) > 1
+
+
 def test_moves_in_a_corner_are_seen_as_in_the_upper_left_one() -> None:
     # lower right: Black G3, White G2, Black F3; upper left: White C7, Black D7, White C6; E5 and pass are in no corner
     games = games_of("G3 C7 D7 G2 F3 C6 E5 pass")
@@ -103,6 +117,15 @@ def test_the_command_shows_the_openings_of_a_lineage(recorded: Lineage) -> None:
     found = json.loads((folder / "openings.json").read_text())
     assert found["generations"] == [1, 2] and found["num_games"] == [24, 24]
     assert {each["kind"] for each in found["frequencies"]} == {"opening", "corner"}
+
+
+def test_more_moves_than_any_game_has_are_an_error_in_one_line(recorded: Lineage, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(recorded.home, tmp_path / "home", symlinks=True))
+    shutil.rmtree(home / ".zero/openings", ignore_errors=True)
+    done = CliRunner().invoke(app, ["openings", "tiny", "--moves", "300"], env={"ZERO_HOME": str(home)})
+    assert isinstance(done.exception, ParamsError)
+    message = r"--moves must be at most \d+, the length of the longest game of tiny, got 300; give a smaller number"
+    assert re.fullmatch(message, str(done.exception)) and not (home / ".zero/openings").exists()
 
 
 def test_shares_are_of_all_games(recorded: Lineage) -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from tests.end_to_end.project import git
 from tests.evaluation.scripted import Scripted, plays
-from tests.made_games import ANY_SHA256, made_file_ref, made_game_set, made_origin, made_records
+from tests.made_games import made_file_ref, made_game_set, made_origin, made_records
 from tests.made_generations import cache_path, commit_stream, made_decision, made_entry, put_folder
 from tests.parameters import smoke_text
 from zero.config.params import parse_params
@@ -22,7 +22,7 @@ from zero.players.player import Reply
 from zero.record.metrics import SelfplayMetrics
 from zero.stages.resignation import calibrate
 from zero.storage.files import canonical_json, canonical_line, sha256_bytes
-from zero.storage.manifests import Champion, Checkpoint, FileRef, GameRecord, LedgerEntry
+from zero.storage.manifests import Champion, GameRecord, LedgerEntry
 
 PARAMS = parse_params(smoke_text())
 RULES = rules_of(PARAMS.game)
@@ -61,18 +61,9 @@ class MadeLineage:
         shards = [[each._replace(black=champion, white=champion) for each in shard] for shard in selfplay]
         colours = [(challenger, champion), (champion, challenger)]
         match = [each._replace(black=colours[each.game % 2][0], white=colours[each.game % 2][1]) for each in match]
-        checkpoint = Checkpoint(
-            origin=made_origin("training", number, self.name),
-            network=PARAMS.network,
-            step=number,
-            learning_rate_factor=1.0,
-            weights=made_file_ref(WEIGHTS, network(number)),
-            optimizer=FileRef(path="optimizer.safetensors", sha256=ANY_SHA256, num_bytes=0),
-        )
         outs = {
             "data/games": self._put_games("selfplay", number, shards),
             "data/match": self._put_games("gating", number, [match]),
-            "models/challenger": put_folder(self.home, checkpoint, {WEIGHTS: network(number)}),
         }
         lock = {"stages": {"all": {"outs": [{"path": path, "md5": digest} for path, digest in outs.items()]}}}
         files = {

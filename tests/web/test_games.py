@@ -1,4 +1,4 @@
-"""The recorded games in the JSON interface of the page: the list, replays, SGF, priors, and wrong requests."""
+"""The recorded games in the JSON interface of the page: the list, replays, SGF, and wrong requests."""
 
 import asyncio
 import subprocess
@@ -15,9 +15,7 @@ from tests.web.made_record import PARAMS, RULES, WEIGHTS, MadeLineage, add_match
 from zero.data.records import GameColumns, read_records
 from zero.data.sgf import read_sgf
 from zero.games.planes import write_sample
-from zero.games.position import BLACK, NUM_PLANES, new_history, new_position
-from zero.games.rules import legal_mask
-from zero.network.inference import new_evaluator
+from zero.games.position import NUM_PLANES, new_history, new_position
 from zero.players.networks import weights_of
 from zero.record.generation import in_progress
 from zero.storage.files import sha256_bytes, write_atomic, write_manifest
@@ -94,7 +92,6 @@ def test_the_values_to_filter_by(recorded) -> None:
         ("generation=-1", "generation='-1' is not a filter of games: Input should be greater than or equal to 0"),
         ("min_moves=many", "min_moves='many' is not a filter of games: Input should be a valid integer"),
         ("colour=B", "colour is not a filter of games; filters are lineage, generation, kind"),
-        ("actions=zz", "actions='zz' is not a filter of games: String should match pattern"),
         (f"generation={'9' * 40}", "is not a filter of games: Input should be less than 1000000000"),
     ],
 )
@@ -152,7 +149,7 @@ def test_a_replay_names_where_it_is_recorded(recorded) -> None:
         "black": {"sha256": records[7].black, "name": "made/gen-0000"},
         "white": {"sha256": records[7].white, "name": "made/gen-0001"},
     }
-    assert (data["neighbours"], data["same_moves"], data["resign_threshold"]) == ([0, 2], 0, None)
+    assert (data["neighbours"], data["resign_threshold"]) == ([0, 2], None)
     assert get(app, "/api/games/selfplay/made/1/0").json()["resign_threshold"] == THRESHOLD
 
 
@@ -181,27 +178,6 @@ def test_the_sgf_is_the_game(recorded) -> None:
     assert (refused.status_code, "is not a move of this game" in refused.text) == (400, True)
 
 
-def test_the_prior_is_that_of_the_network_that_was_to_move(recorded) -> None:
-    app, _, records = recorded
-    for move, colour in ((0, "black"), (3, "white")):
-        answer = get(app, f"/api/games/gating/made/1/0/prior?move={move}").json()
-        number = 1 if colour == "black" else 0
-        assert answer["network"] == {"sha256": sha256_bytes(network(number)), "name": f"made/gen-000{number}"}
-        position, history = new_position(RULES), new_history(RULES)
-        planes = np.zeros((1, NUM_PLANES, RULES.num_words), np.uint64)
-        write_sample(RULES, position, history, records[6].actions, move, 0, planes[0])
-        prior, value = np.zeros((1, RULES.num_actions), np.float32), np.zeros(1, np.float32)
-        new_evaluator(network(number), PARAMS.profile).evaluate(planes, prior, value)
-        mask = np.zeros(RULES.num_actions, np.bool_)
-        legal_mask(RULES, position, history, mask)
-        assert (np.array(answer["prior"]) > 0).tolist() == mask.tolist()
-        assert sum(answer["prior"]) == pytest.approx(1.0)
-        assert answer["prior"] == pytest.approx((prior[0] * mask / (prior[0] * mask).sum()).tolist(), abs=1e-4)
-        assert answer["value"] == pytest.approx(float(value[0]), abs=1e-4)
-        assert answer["value_black"] == answer["value"] * (BLACK if colour == "black" else -BLACK)
-        assert "fp32" in answer["note"]
-
-
 def test_a_match_is_replayed_without_values(tmp_path: Path) -> None:
     add_match(tmp_path, "0123abcd")
     app = new_app(tmp_path, WebSettings())
@@ -226,13 +202,11 @@ def test_a_match_is_replayed_without_values(tmp_path: Path) -> None:
         "match 0123abcd",
     )
     assert read_sgf(get(app, "/api/games/match/~0123abcd/0/1/sgf?move=2").text).actions == game.actions[:2]
-    refused = error_of(app, "/api/games/match/~0123abcd/0/1/prior?move=0", 400)
-    assert refused == "a match does not record its networks, so it gives no prior; see a game of gating"
 
 
 @pytest.mark.parametrize("move", ["", "-1", "999", "x", "1.5", "²", "9" * 5000, "0" * 20 + "999"])
 def test_a_wrong_move_is_named(recorded, move: str) -> None:
-    text = error_of(recorded[0], f"/api/games/gating/made/1/0/prior?move={move}", 400)
+    text = error_of(recorded[0], f"/api/games/gating/made/1/0/sgf?move={move}", 400)
     assert text.startswith(f"move={move[:20]!r} is not a move of this game; give 0 to ")
 
 
@@ -240,7 +214,7 @@ def test_a_wrong_move_is_named(recorded, move: str) -> None:
     "path",
     ["gating/made/1/99", "gating/made/9/0", "gating/nobody/1/0", "match/made/1/0", f"gating/made/1/{'9' * 30}"],
 )
-@pytest.mark.parametrize("end", ["", "/sgf", "/prior?move=0"])
+@pytest.mark.parametrize("end", ["", "/sgf"])
 def test_an_unknown_game_is_named(recorded, path: str, end: str) -> None:
     text = error_of(recorded[0], f"/api/games/{path}{end}", 404)
     assert text == f"unknown game {path}; see the list of games"
@@ -263,11 +237,6 @@ def test_missing_and_damaged_data_has_a_remedy(tmp_path: Path) -> None:
     shard.unlink()
     found = error_of(app, "/api/games/gating/made/1/0", 400)
     assert found == f"data/match/shard-0000.parquet of made/gen-0001 is not on this machine; {remedy}"
-    shard.write_bytes(data)
-    weights = lineage.cached(1, "models/challenger", WEIGHTS)
-    weights.unlink()
-    found = error_of(app, "/api/games/gating/made/1/0/prior?move=0", 400)
-    assert found == f"network {sha256_bytes(network(1))[:12]} is not on this machine, so it gives no prior; {remedy}"
 
 
 def test_the_network_that_plays_with_overlap_is_found(tmp_path: Path) -> None:
@@ -291,7 +260,7 @@ def test_a_game_is_read_once_for_many_requests(recorded, monkeypatch: pytest.Mon
         return read_records(data, source)
 
     monkeypatch.setattr(games_module, "read_records", counted)
-    for end in ("", "/sgf", "/prior?move=1", "/prior?move=2"):
+    for end in ("", "/sgf", "/sgf?move=1", "/sgf?move=2"):
         assert get(app, f"/api/games/gating/made/1/2{end}").status_code == 200
     assert read == ["data/match/shard-0000.parquet of made/gen-0001"]
 

@@ -1,9 +1,5 @@
-"""The index of recorded games: its rows, what it reads, damage, missing data, and several processes."""
+"""The index of recorded games: its rows, what it reads, damage, and missing data."""
 
-import os
-import sqlite3
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -11,16 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.project import git
-from tests.made_games import plain_record
-from tests.web.made_record import RULES, MadeLineage, add_match, games, network
-from zero.data.records import GameColumns, read_records, read_summaries, write_records
-from zero.errors import StorageError
-from zero.games.coordinates import action_to_name
+from tests.web.made_record import MadeLineage, add_match, games, network
+from zero.data.records import GameColumns, read_records, read_summaries
 from zero.play.moves import FIRST_RESIGNATION
 from zero.storage.files import sha256_bytes
 from zero.storage.manifests import GameRecord
 from zero.web import index as index_module
-from zero.web.index import KEY_BYTES, GameFilter, GameIndex, GameRow, opening_names
+from zero.web.index import GameFilter, GameIndex, GameRow
 
 THRESHOLD = -0.5
 ALL = 10**6
@@ -78,7 +71,6 @@ def test_a_row_has_the_facts_of_its_game(recorded) -> None:
         assert (row.black, row.white) == (record.black, record.white)
         assert (row.black_name, row.white_name) == (names[record.black], names[record.white])
         assert bool(row.never_resigns) is record.never_resigns
-        assert len(row.actions) == 2 * KEY_BYTES
         assert row.commit == git(lineage.home, "rev-parse", lineage.tag(row.generation)).strip()
         folder, _, name = row.path.rpartition("/")
         data = lineage.cached(row.generation, folder, name).read_bytes()
@@ -97,22 +89,12 @@ def test_a_row_has_the_facts_of_its_game(recorded) -> None:
         ({"end": "length"}, lambda row: row.end == "length"),
         ({"min_moves": 20, "max_moves": 40}, lambda row: 20 <= row.moves <= 40),
         ({"wrong_resignation": True}, lambda row: row.wrong_resignation),
-        ({"unique": True}, lambda row: row.repeats is None),
     ],
 )
 def test_a_filter_chooses(recorded, chosen, test) -> None:
     index = recorded[2]
     every = rows_of(index)
     assert rows_of(index, **chosen) == [row for row in every if test(row)]
-
-
-def test_games_with_an_opening_or_with_equal_moves_are_found(recorded) -> None:
-    index = recorded[2]
-    row = rows_of(index, generation=2, kind="selfplay")[4]
-    assert row.game == 4 and row.repeats == 1
-    same = rows_of(index, actions=row.actions)
-    assert [(each.game, each.repeats) for each in same] == [(1, None), (4, 1)]
-    assert {each.game for each in rows_of(index, opening=row.opening, generation=2, kind="selfplay")} >= {1, 4}
 
 
 def test_pages_of_the_list_join_to_the_whole(recorded) -> None:
@@ -157,22 +139,6 @@ def test_wrong_resignations_are_those_of_the_metrics(recorded) -> None:
     assert rows_of(index, wrong_resignation=True), "the test needs one"
 
 
-def test_openings_are_the_smallest_image_of_the_first_moves() -> None:
-    records = games(30, 9)
-    slow = [
-        " ".join(action_to_name(RULES, action) for action in min(map(tuple, RULES.symmetries[:, record.actions[:4]])))
-        for record in records
-    ]
-    assert opening_names(RULES, read_records(write_records(records), "made")) == slow
-    assert len(set(slow)) > 1
-
-
-def test_a_short_game_has_no_opening() -> None:
-    short, long = plain_record([1, 2, 3], RULES.num_actions), games(1, 9)[0]
-    found = opening_names(RULES, read_records(write_records([short, long]), "made"))
-    assert found[0] is None and found[1]
-
-
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts the shards that are read, by name."""
@@ -199,7 +165,7 @@ def test_only_new_generations_are_read(lineage: MadeLineage, read: Counter[str])
         "data/match/shard-0000.parquet of made/gen-0003",
     ]
     assert sum(read.values()) == 7
-    assert rows_of(index) == filled(lineage.home), "another index, which finds all rows in the file"
+    assert rows_of(index) == filled(lineage.home), "another index, which reads all of them"
 
 
 def test_a_generation_that_was_recorded_again_is_read_again(lineage: MadeLineage, read: Counter[str]) -> None:
@@ -234,7 +200,6 @@ def test_the_games_of_a_match_are_rows_after_those_of_lineages(lineage: MadeLine
         (3, "pass", "centre", "W", "forfeit"),
     ]
     assert [(row.moves, row.margin) for row in rows] == [(3, 24.5), (4, -25.5), (3, 24.5), (0, 0.0)]
-    assert [row.repeats for row in rows] == [None, None, 0, None]
     assert {row.path for row in rows} == {".zero/matches/0123abcd"}
     assert index.matches() == [("~0123abcd", "centre", "pass", 4)]
     assert [each.lineage for each in index.lineages()] == ["made"] and index.status() == (0, ())
@@ -256,46 +221,45 @@ def test_only_finished_matches_are_read_and_a_deleted_one_is_removed(tmp_path: P
     assert rows_of(index) == [] and index.status() == (0, ())
 
 
-def test_a_project_without_git_has_no_games(tmp_path: Path) -> None:
-    assert filled(tmp_path) == []
-
-
-@pytest.mark.parametrize("damage", ["deleted", "not a database", "cut", "another version", "overwritten"])
-def test_the_file_is_made_again(recorded, tmp_path: Path, damage: str) -> None:
-    lineage, _, other = recorded
-    expected = rows_of(other)
+def test_a_result_that_cannot_be_read_does_not_stop_the_index(lineage: MadeLineage) -> None:
+    expected = filled(lineage.home)
+    add_match(lineage.home, "0123abcd")
+    result = lineage.home / ".zero/matches/0123abcd/result.json"
+    data = result.read_bytes()
+    result.unlink()
+    result.mkdir()  # a root user, as in a container, can read a file without permissions
     index = GameIndex(lineage.home)
-    index.path = tmp_path / "index.sqlite"
-    index.refresh()
-    data = index.path.read_bytes()
-    if damage == "deleted":
-        index.path.unlink()
-    elif damage == "not a database":
-        index.path.write_bytes(b"hello\n" * 1000)
-    elif damage == "cut":
-        index.path.write_bytes(data[: len(data) // 2])
-    elif damage == "overwritten":
-        index.path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
-    else:
-        with sqlite3.connect(index.path) as database:
-            database.execute("PRAGMA user_version = 999")
-        database.close()
-    index.find(GameFilter())  # does not fail
     index.refresh()
     assert rows_of(index) == expected
+    assert index.status().notes == (
+        ".zero/matches/0123abcd: result.json cannot be read; check its permissions, or move the folder away",
+    )
+    result.rmdir()
+    result.write_bytes(data)
+    index.refresh()
+    assert len(rows_of(index)) == len(expected) + 4 and index.status() == (0, ())
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / ".zero").write_text("a file where the folder should be\n")
-    with pytest.raises(StorageError, match=r"cannot write .*index\.sqlite: .*; check"):
-        GameIndex(tmp_path).find(GameFilter())
+def test_the_name_of_a_network_is_that_of_the_own_lineage(recorded) -> None:
+    """Two lineages can have trained equal networks, such as one that was copied."""
+    index = GameIndex(recorded[0].home)
+    index.refresh()
+    (row,) = index.find(GameFilter(), limit=1)[1]
+    indexed = index._generations["made", 0]
+    index._generations["copy", 0] = indexed
+    assert index.find(GameFilter(), limit=1)[1] == [row] and row.black_name == "made/gen-0000"
+    del index._generations["made", 0]
+    assert index.find(GameFilter(), limit=1)[1][0].black_name == "copy/gen-0000"
+
+
+def test_a_project_without_git_has_no_games(tmp_path: Path) -> None:
+    assert filled(tmp_path) == []
 
 
 def test_missing_and_damaged_data_is_noted_and_read_later(
     lineage: MadeLineage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = filled(lineage.home)
-    (lineage.home / ".zero/web/index.sqlite").unlink()
     shard = lineage.cached(1, "data/games", "shard-0001.parquet")
     match = lineage.cached(2, "data/match")
     shard_data, match_data = shard.read_bytes(), match.read_bytes()
@@ -340,44 +304,25 @@ def test_a_generation_of_another_version_is_noted(lineage: MadeLineage) -> None:
     assert {row.generation for row in rows_of(index)} == {1}
 
 
-KILLED = """
-import os, sys
-from pathlib import Path
-from zero.web.index import GameIndex
-use, writes = GameIndex._use, []
-def dying(self, work, immediate=False):
-    def written(database):
-        result = work(database)
-        if immediate and len(writes) == 2:
-            os._exit(9)
-        return result
-    writes.extend([work] if immediate else [])
-    return use(self, written, immediate)
-GameIndex._use = dying
-GameIndex(Path(sys.argv[1])).refresh()
-"""
-"""A process that dies when it has written the second generation, before the transaction ends."""
+def test_the_newest_generation_is_there_while_older_ones_are_read(
+    lineage: MadeLineage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on, counts = threading.Event(), []
 
+    def slow(data: bytes, source: str) -> GameColumns:
+        if "gen-0001" in source:
+            may_go_on.wait(60.0)
+        return read_summaries(data, source)
 
-def test_a_kill_leaves_complete_generations(lineage: MadeLineage) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, str(lineage.home)], env=os.environ, check=False)
-    assert done.returncode == 9
+    monkeypatch.setattr(index_module, "read_summaries", slow)
     index = GameIndex(lineage.home)
-    written = Counter(row.generation for row in rows_of(index))
-    assert written == {2: 10}, "the newest generation is read first"
-    index.refresh()
-    assert Counter(row.generation for row in rows_of(index)) == {1: 20, 2: 10}
-
-
-def test_several_servers_write_the_same_rows(lineage: MadeLineage) -> None:
-    indexes = [GameIndex(lineage.home) for _ in range(4)]
-    threads = [threading.Thread(target=index.refresh) for index in indexes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = [rows_of(index) for index in indexes]
-    assert len(found[0]) == 30 and found == [found[0]] * 4
+    while not (rows := rows_of(index)):
+        index.refresh_soon(wait_seconds=0.1)
+    counts.append((Counter(row.generation for row in rows), index.status().pending))
+    may_go_on.set()
+    index.refresh_soon(wait_seconds=60.0)
+    counts.append((Counter(row.generation for row in rows_of(index)), index.status().pending))
+    assert counts == [({2: 10}, 2), ({1: 20, 2: 10}, 0)], "generation 0, without games, comes last"
 
 
 def test_a_request_waits_for_a_short_refresh(lineage: MadeLineage) -> None:

@@ -189,5 +189,6 @@ def test_all_ladders_and_tournaments_together(get, home):
     write_tournament(home, tournament)
     found = get("/api/ladder").json()
     assert [(each["lineage"], each["curve"][0]["elo"]) for each in found["ladders"]] == [("go9", 120.0), ("kid", 120.0)]
-    assert found["ladders"][0]["game"] == "go, 5 x 5" and found["tournaments"][0]["reference"] == "random"
+    assert found["ladders"][0]["game"]["size"] == 5 and "results" not in found["ladders"][0]
+    assert found["tournaments"][0]["reference"] == "random"
     assert found["unreadable"] == [".zero/ladders/old/ladder.json"]

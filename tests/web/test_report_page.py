@@ -82,6 +82,9 @@ def test_the_file_shows_charts_and_tables_without_a_network(home, page, tmp_path
     assert all(marks(page, card) for card in (*charts, "Costs"))
     expect(page.get_by_role("table", name="results of the challenger by colour")).to_contain_text("70.0 %")
     expect(page.get_by_role("table", name="digests")).to_contain_text("ledger")
+    health = page.locator("section.card", has=page.get_by_role("heading", name="Health of the training"))
+    expect(health).to_contain_text("healthy explained variance 31.0 %")
+    expect(health).to_contain_text("Every check passed.")
     assert page.locator(".openings svg.board").count() == page.locator(".openings figcaption").count() > 0
     assert [each for each in requests if not each.startswith(("file:", "data:"))] == []
     assert_accessible(page)
@@ -152,7 +155,9 @@ def test_the_graph_leads_to_reports_by_keyboard(url, page):
         "lineage kid branches from go9/gen-0001",
     ]
     assert graph.locator(".edge.champion").count() == 2 and graph.locator(".edge.restored").count() == 2
-    assert all(marks(page, card) for card in ("Score against the champion", "Value loss", "Rating"))
+    assert all(marks(page, card) for card in ("Score against the champion", "Value loss"))
+    ladder = page.get_by_role("main").get_by_role("link", name="ladder", exact=True)
+    expect(ladder).to_have_attribute("href", "#/ladder")
     assert_accessible(page)
     graph.get_by_role("link").nth(3).focus()
     page.keyboard.press("Tab")
@@ -177,6 +182,7 @@ def test_the_list_and_the_ladder(url, page):
     page.goto(f"{url}#/ladder")
     assert marks(page, "Ratings of the champions")
     expect(page.get_by_role("table", name="kid: first = 0")).to_contain_text("80 to 160")
+    expect(page.get_by_text("go, 5 x 5; the curve is of players with 20 simulations a move.").first).to_be_visible()
     assert_accessible(page)
     page.get_by_label("games of self-play").check()
     expect(page.get_by_role("img", name="Ratings of the champions over games of self-play")).to_be_visible()
@@ -234,7 +240,7 @@ def test_charts_of_a_view_that_was_left_are_freed(url, page):
     counts = []
     for _ in range(3):
         page.goto(f"{url}#/lineages/go9")
-        assert all(marks(page, card) for card in ("Score against the champion", "Value loss", "Rating"))
+        assert all(marks(page, card) for card in ("Score against the champion", "Value loss"))
         assert marks(page, "Length of the games")
         counts.append(page.evaluate("window.listening"))
         page.goto(f"{url}#/lineages")

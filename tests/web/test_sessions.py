@@ -209,6 +209,22 @@ def test_a_game_can_begin_with_a_file(page):
     assert {each["id"] for each in page.http.get("/api/sessions").json()["games"]} <= names
 
 
+@pytest.mark.parametrize(
+    ("properties", "komi"),
+    [
+        ("KM[2.5]", 2.5),
+        ("KM [2.5]", 2.5),
+        ("C[has no KM[0\\]]", 0.5),
+        ("KM[]", 0.5),
+        ("KM[0]", 0.0),
+    ],
+)
+def test_the_komi_of_a_file_counts_if_it_has_one(page, properties, komi):
+    game = page.start(white="human", game=GO5)
+    game.post("load", sgf=f"(;GM[1]SZ[5]{properties};B[cc])")
+    assert game.state()["game"]["komi"] == komi
+
+
 def test_no_engine_sees_the_board_before_the_file(page, monkeypatch):
     def slow(game: LiveGame, text: str) -> None:
         time.sleep(0.5)

@@ -58,7 +58,7 @@ class SgfGame(NamedTuple):
     game: int  # GO, GOMOKU, ...
     rows: int
     columns: int
-    komi: float
+    komi: float | None  # None if the file has none
     rules_name: str
     event: str
     black_name: str
@@ -275,7 +275,7 @@ def _game(nodes: list[Node]) -> SgfGame:
         game=game,
         rows=rows,
         columns=columns,
-        komi=_komi(_text(root, "KM", "0")),
+        komi=_komi(_text(root, "KM")),
         rules_name=_text(root, "RU"),
         event=_text(root, "EV"),
         black_name=_text(root, "PB"),
@@ -331,7 +331,9 @@ def parse_komi(text: str) -> float | None:
     return float(match[0].replace(",", ".")) if match else None
 
 
-def _komi(text: str) -> float:
+def _komi(text: str) -> float | None:
+    if not text:
+        return None
     if (komi := parse_komi(text)) is None:
         raise ZeroError(f"KM[{text}] is not a komi; use a number such as KM[7.5]")
     return komi

@@ -364,7 +364,7 @@ def sgf_outcome(game: SgfGame, komi: float) -> int | None:
             points = sign * float(how)
         except ValueError:  # "R" (resignation), "T" (time), "F" (forfeit)
             return sign
-    return int(np.sign(points + game.komi - komi))
+    return int(np.sign(points + (game.komi or 0.0) - komi))
 
 
 def evaluation_dir(home: Path, lineage: str) -> Path:

@@ -87,7 +87,7 @@ def lineage_openings(
 
     Raises:
       LineageError: the lineage does not exist, or has no games on this machine.
-      ParamsError: a number is below 1.
+      ParamsError: a number is below 1, or no game has `num_moves` moves.
       StorageError: a shard is corrupt.
     """
     from zero.evaluation.held_out import played_of, shards_of
@@ -96,6 +96,7 @@ def lineage_openings(
         raise ParamsError(f"{num_moves} moves and {top} sequences: both must be 1 or more")
     counts: dict[str, dict[int, Counter[Moves]]] = {"opening": {}, "corner": {}}
     num_games: dict[int, int] = {}
+    longest = 0  # moves of the longest game
     with ProjectRecord(home) as record:
         found = [played for each in record.generations(lineage) if (played := played_of(each)) and played.games.shards]
         if not found:
@@ -111,11 +112,17 @@ def lineage_openings(
             num_games[number] = played.games.num_games
             tables = {kind: counts[kind].setdefault(number, Counter()) for kind in counts}
             for games in shards_of(played):
+                longest = max(longest, int(np.diff(games.move_offsets).max(initial=0)))
                 tables["opening"].update(opening_moves(rules, games, num_moves))
                 if rules.game == GO:
                     tables["corner"].update(corners_of(rules, games, num_moves))
         if progress:
             progress(len(found), len(found))
+    if num_moves > longest:
+        raise ParamsError(
+            f"--moves must be at most {longest}, the length of the longest game of {lineage}, got {num_moves}; give a "
+            "smaller number"
+        )
     generations = tuple(sorted(num_games))
     frequencies = [
         each
@@ -132,12 +139,8 @@ def lineage_openings(
     )
 
 
-def first_moves(rules: Rules, games: GameColumns, num_moves: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first `num_moves` moves of each game that is long enough, under the symmetry that makes them the smallest.
-
-    Returns:
-      Indices of the games, [K], and their actions, [K, num_moves].
-    """
+def opening_moves(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
+    """The first `num_moves` moves of each game that is long enough, under the symmetry that makes them the smallest."""
     long = np.flatnonzero(np.diff(games.move_offsets) >= num_moves)
     images = rules.symmetries[:, games.actions[games.move_offsets[long][:, None] + np.arange(num_moves)]]
     smallest, rows = images[0], np.arange(len(long))
@@ -145,12 +148,7 @@ def first_moves(rules: Rules, games: GameColumns, num_moves: int) -> tuple[np.nd
         differing = (image != smallest).argmax(axis=1)  # the first differing move decides; 0 if none differs
         is_smaller = image[rows, differing] < smallest[rows, differing]
         smallest = np.where(is_smaller[:, None], image, smallest)
-    return long, smallest
-
-
-def opening_moves(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
-    """The first `num_moves` moves of each game that is long enough, with their colours; see `first_moves`."""
-    for actions in first_moves(rules, games, num_moves)[1].tolist():
+    for actions in smallest.tolist():
         yield tuple((move % 2, action) for move, action in enumerate(actions))
 
 

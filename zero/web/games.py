@@ -1,4 +1,4 @@
-"""Recorded games and matches in the web page's JSON interface: the list, the replay, SGF, and the network's prior.
+"""Recorded games and matches in the web page's JSON interface: the list, the replay, and SGF.
 
 | path | answer |
 |---|---|
@@ -6,13 +6,11 @@
 | `/api/games/filters` | values to filter by |
 | `/api/games/KIND/LINEAGE/GENERATION/GAME` | the moves with stones, values and visits, and where they are recorded |
 | `/api/games/KIND/LINEAGE/GENERATION/GAME/sgf` | the game as a file; `?move=N`: its first N moves, without a result |
-| `/api/games/KIND/LINEAGE/GENERATION/GAME/prior?move=N` | the prior of the network, which the record does not hold |
 
 A recorded value is for the player to move. The replay has each value also for Black. A match records no values.
 """
 
 import re
-import threading
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -24,23 +22,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from zero.config.params import GameParams, ProfileParams
+from zero.config.params import GameParams
 from zero.data.records import game_record, read_records
 from zero.data.sgf import SgfHead, game_to_sgf, moves_to_sgf, result, rules_name
-from zero.errors import LineageError, ParamsError, StorageError, ZeroError
+from zero.errors import LineageError, ParamsError, ZeroError
 from zero.evaluation.match import read_game, read_match
 from zero.games.coordinates import action_to_name
-from zero.games.planes import write_sample
-from zero.games.position import NUM_PLANES, TO_PLAY, Rules, new_history, new_position, reset
-from zero.games.rules import legal_mask, play, rules_of
+from zero.games.position import TO_PLAY, Rules, new_history, new_position, reset
+from zero.games.rules import play, rules_of
 from zero.lineage.status import pages_of
-from zero.network.inference import new_evaluator
-from zero.network.profile import local_profile, prepare_inference
-from zero.players.build import num_cores
-from zero.players.networks import weights_of
 from zero.record.ledger import generation_tag
 from zero.record.lineages import data_cache
-from zero.search.evaluator import Evaluator
 from zero.storage.manifests import GameRecord
 from zero.web.index import (
     FOLDERS,
@@ -58,11 +50,7 @@ from zero.web.matches import MATCH_PREFIX, match_record
 
 PAGE = 200
 """Games in one answer, unless the request says otherwise."""
-CACHED_GAMES, CACHED_NETWORKS = 8, 2
-PRIOR_NOTE = (
-    "computed now in fp32 on the CPU, over the legal moves; the search saw the position under a random symmetry, and "
-    "in self-play with noise at the root"
-)
+CACHED_GAMES = 8
 LARGEST_NUMBER = 10**9
 
 
@@ -79,20 +67,10 @@ class StoredGame(NamedTuple):
     record: GameRecord
     rules: Rules
     game: GameParams
-    profile: ProfileParams | None = None
-    """None in a match."""
     threshold: float | None = None
     """Resignation threshold of its generation; None in a match and without resignation."""
     fault: str = ""
     """Why a player forfeited a match's game."""
-
-
-class Prior(NamedTuple):
-    """The network's evaluation of a position."""
-
-    prior: list[float]  # [A], over the legal actions
-    value: float  # for the player to move
-    to_play: int
 
 
 def routes(home: Path) -> list[Route]:
@@ -116,13 +94,10 @@ def routes(home: Path) -> list[Route]:
         text = games.sgf(row, request.query_params.get("move"))
         return Response(text, media_type="application/x-go-sgf", headers=headers)
 
-    def prior(request: Request) -> Response:
-        return JSONResponse(games.prior(games.find(request), request.query_params.get("move", "")))
-
     one = "/api/games/{kind}/{lineage}/{generation:int}/{game:int}"
     return [
         *(Route("/api/games", listed), Route("/api/games/filters", filters)),
-        *(Route(one, replay), Route(f"{one}/sgf", sgf), Route(f"{one}/prior", prior)),
+        *(Route(one, replay), Route(f"{one}/sgf", sgf)),
     ]
 
 
@@ -133,8 +108,6 @@ class RecordedGames:
         self._home = home
         self._index = GameIndex(home)
         self._read = lru_cache(CACHED_GAMES)(self._read_game)
-        self._networks: dict[str, Evaluator] = {}  # by SHA-256, the oldest first
-        self._network_lock = threading.Lock()  # a network has buffers of its own and takes one batch at a time
 
     def list(self, query: dict[str, str]) -> dict[str, Any]:
         """A part of the list of games, and the state of the index.
@@ -185,7 +158,6 @@ class RecordedGames:
         """
         recorded = self._read(row)
         record, rules = recorded.record, recorded.rules
-        same, _ = self._index.find(GameFilter(actions=row.actions), limit=0)
         position, history = new_position(rules), new_history(rules)
         reset(rules, position, history)
         points = slice(rules.num_points)
@@ -205,7 +177,6 @@ class RecordedGames:
                 colour: {"sha256": sha256, "name": name}
                 for colour, sha256, name in (("black", row.black, row.black_name), ("white", row.white, row.white_name))
             },
-            "same_moves": same - 1,
             "neighbours": self._index.neighbours(row),
             "links": {} if row.kind == "match" else pages_of(self._home, row.lineage),
         }
@@ -235,29 +206,6 @@ class RecordedGames:
             )
         return game_to_sgf(recorded.rules, record, event=event, black_name=names[0], white_name=names[1])
 
-    def prior(self, row: GameRow, move: str) -> dict[str, Any]:
-        """The prior of the network that was to move before move `move`, counted from 0.
-
-        Raises:
-          ParamsError: the game has no such move, or is of a match.
-          StorageError: the network is not on this machine, or damaged.
-        """
-        recorded = self._read(row)
-        number = _move_number(move, row.moves - 1)
-        if recorded.profile is None:
-            raise ParamsError("a match does not record its networks, so it gives no prior; see a game of gating")
-        with self._network_lock:
-            found = self._evaluate(row, recorded, number, recorded.profile)
-        sha256, name = (row.black, row.black_name) if found.to_play > 0 else (row.white, row.white_name)
-        return {
-            "move": number,
-            "network": {"sha256": sha256, "name": name},
-            "prior": found.prior,
-            "value": found.value,
-            "value_black": found.value * found.to_play,
-            "note": PRIOR_NOTE,
-        }
-
     def _read_game(self, row: GameRow) -> StoredGame:
         if row.kind == "match":
             spec = read_match(self._home / row.path).spec
@@ -271,40 +219,7 @@ class RecordedGames:
             record = game_record(read_records(data, f"{row.path} of {generation.tag}"), row.shard_row)
             metrics = generation.selfplay_metrics if row.kind == "selfplay" else None
             threshold = metrics.resignation.used.threshold if metrics and metrics.resignation else None
-        return StoredGame(record, rules_of(params.game), params.game, params.profile, threshold)
-
-    def _evaluate(self, row: GameRow, recorded: StoredGame, move: int, profile: ProfileParams) -> Prior:
-        """Evaluates the position before a move. Call it with the lock of the networks."""
-        rules = recorded.rules
-        position, history = new_position(rules), new_history(rules)
-        planes = np.zeros((1, NUM_PLANES, rules.num_words), np.uint64)
-        write_sample(rules, position, history, recorded.record.actions, move, 0, planes[0])
-        to_play = int(position.state[TO_PLAY])
-        evaluator = self._network(row, row.black if to_play > 0 else row.white, profile)
-        prior, value = np.zeros((1, rules.num_actions), np.float32), np.zeros(1, np.float32)
-        evaluator.evaluate(planes, prior, value)
-        mask = np.zeros(rules.num_actions, np.bool_)
-        legal_mask(rules, position, history, mask)
-        legal = np.where(mask, prior[0], 0)
-        return Prior((legal / legal.sum()).tolist(), float(value[0]), to_play)
-
-    def _network(self, row: GameRow, sha256: str, profile: ProfileParams) -> Evaluator:
-        """The network with these weights, in fp32 on the CPU."""
-        if sha256 not in self._networks:
-            with open_reader(self._home, row.lineage) as reader:
-                generation = generation_at(reader, data_cache(self._home), row.lineage, row.generation, row.commit)
-                weights = weights_of(generation, sha256)
-            if weights is None:
-                raise StorageError(
-                    f"network {sha256[:12]} is not on this machine, so it gives no prior; run `dvc pull` in a "
-                    f"folder made by `zero checkout {generation.tag}`"
-                )
-            here = local_profile(profile, num_cores(), "cpu", "fp32")
-            prepare_inference(here)
-            while len(self._networks) >= CACHED_NETWORKS:
-                del self._networks[next(iter(self._networks))]
-            self._networks[sha256] = new_evaluator(weights, here)
-        return self._networks[sha256]
+        return StoredGame(record, rules_of(params.game), params.game, threshold)
 
 
 def _moves(rules: Rules, record: GameRecord, has_searches: bool) -> Iterator[dict[str, Any]]:

@@ -1,101 +1,49 @@
-"""The index of a project's recorded games and finished matches: an SQLite file with one row per game, for the pages.
+"""The index of a project's recorded games and finished matches: one row per game in memory, for the pages.
 
-The file `<home>/.zero/web/index.sqlite` is not part of the record. It can be deleted at any time, and it is made again
-if it is damaged or of another version. Only generations that it lacks are read, by the commits of their tags, and of
-their shards only the columns without visits. Each generation is written in one transaction, so a kill leaves no part of
-it, and two servers write the same rows. A match is a generation 0 of its own "lineage", see `zero.web.matches`.
+A new server reads all of them in the background, the newest generation of each lineage first. Later it reads only new
+generations, by the commits of their tags, and of their shards only the columns without visits. A match is generation 0
+of its own "lineage", see `zero.web.matches`.
 """
 
-import hashlib
 import logging
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from zero.config.settings import STATE_FOLDER
 from zero.data.records import GameColumns, read_summaries, write_records
 from zero.errors import StorageError, ZeroError
 from zero.evaluation.ladder import key_of
 from zero.evaluation.match import RESULT_FILE
-from zero.evaluation.openings import first_moves
-from zero.games.coordinates import action_to_name
-from zero.games.position import Rules
-from zero.games.rules import rules_of
 from zero.record.generation import Generation
 from zero.record.history import TAG_PATTERN, read_lines
 from zero.record.ledger import generation_tag
 from zero.record.lineages import data_cache
 from zero.record.objects import CommittedFiles, DataCache, GitReader
 from zero.stages.resignation import resignation_traces, would_resign_in
-from zero.storage.files import sha256_bytes, sha256_file
+from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, LEDGER_FILE, MATCH_DIR, workspace_dir
+from zero.storage.manifests import GameSet
 from zero.storage.vcs import git
 from zero.web.matches import MATCH_PREFIX, finished_match_digests, match_path, read_match_games
 
 log = logging.getLogger(__name__)
 
-VERSION = 2
-"""Version of the schema, `user_version` of the file."""
-INDEX_FILE = "web/index.sqlite"
-OPENING_MOVES = 4
-"""Moves of an opening, as in `zero openings`."""
-KEY_BYTES = 8
-"""Bytes of the digest of a game's moves: in a million games two digests agree by chance with probability 3e-8."""
 CHECK_SECONDS, RETRY_SECONDS = 2.0, 60.0
 """Seconds between two searches for new generations, and between two attempts to read one whose data is incomplete."""
 WAIT_SECONDS = 1.0
 """Seconds for which a request waits for new generations; longer work goes on in the background."""
-BUSY_SECONDS = 30.0
 MAX_GAMES = 1000
 """Largest number of games in one answer."""
 Kind = Literal["selfplay", "gating", "match"]
 FOLDERS: dict[Kind, str] = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
-SCHEMA = (
-    "CREATE TABLE generations (lineage TEXT, generation INTEGER, commit_id TEXT NOT NULL, num_games INTEGER NOT NULL,"
-    " note TEXT NOT NULL, PRIMARY KEY (lineage, generation)) WITHOUT ROWID",
-    # the network that each generation trained
-    "CREATE TABLE networks (digest TEXT, lineage TEXT, generation INTEGER, PRIMARY KEY (digest, lineage, generation))"
-    " WITHOUT ROWID",
-    # the players of matches
-    "CREATE TABLE players (digest TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID",
-    # digests of shards, weights and players, of which a game has the number
-    "CREATE TABLE digests (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE)",
-    # in the order of the list, so that a page of it is one range of the file
-    "CREATE TABLE games (lineage TEXT, generation INTEGER, kind TEXT, game INTEGER, shard INTEGER NOT NULL,"
-    " path TEXT NOT NULL, shard_row INTEGER NOT NULL, moves INTEGER NOT NULL, result TEXT NOT NULL,"
-    " margin REAL NOT NULL, end TEXT NOT NULL, black INTEGER NOT NULL, white INTEGER NOT NULL,"
-    " never_resigns INTEGER NOT NULL, wrong_resignation INTEGER NOT NULL, opening TEXT, actions BLOB NOT NULL,"
-    " repeats INTEGER, PRIMARY KEY (lineage, generation DESC, kind DESC, game)) WITHOUT ROWID",
-)
-NAME_OF = (
-    "coalesce((SELECT substr(min((lineage <> g.lineage) || lineage || printf('/gen-%04d', generation)), 2)"
-    " FROM networks WHERE digest = {0}.digest), (SELECT name FROM players WHERE digest = {0}.digest))"
-)
-"""The generation that trained a network, or the name of a match's player.
-
-If branches have made the same network, it is the generation of the game's own lineage.
-"""
-SELECT_GAMES = (
-    "SELECT g.kind, g.lineage, g.generation, g.game, g.moves, g.result, g.margin, g.end, b.digest, w.digest,"
-    f" {NAME_OF.format('b')}, {NAME_OF.format('w')}, g.never_resigns, g.wrong_resignation, g.opening, hex(g.actions),"
-    " g.repeats, s.digest, g.path, g.shard_row, n.commit_id FROM ({games}) g JOIN digests b ON b.id = g.black"
-    " JOIN digests w ON w.id = g.white JOIN digests s ON s.id = g.shard"
-    " JOIN generations n ON (n.lineage, n.generation) = (g.lineage, g.generation)"
-)
-ID_OF = "(SELECT id FROM digests WHERE digest = ?)"
-INSERT_GAME = f"INSERT INTO games VALUES (?, ?, ?, ?, {ID_OF}, ?, ?, ?, ?, ?, ?, {ID_OF}, {ID_OF}, ?, ?, ?, ?, ?)"
-ORDER = " ORDER BY g.lineage, g.generation DESC, g.kind DESC, g.game"
-DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-Result = TypeVar("Result")
 Number = Annotated[int, Field(ge=0, lt=10**9)]
 
 
@@ -113,12 +61,6 @@ class GameFilter(BaseModel):
     min_moves: Number | None = None
     max_moves: Number | None = None
     wrong_resignation: bool = False
-    opening: str | None = None
-    """The first moves, as a row has them."""
-    actions: Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * KEY_BYTES}}}$")] | None = None
-    """Games with the same moves: the digest of a row."""
-    unique: bool = False
-    """Leaves out games that repeat an earlier one of the same generation and kind."""
 
 
 class GameRow(NamedTuple):
@@ -145,12 +87,6 @@ class GameRow(NamedTuple):
     """1: a calibration game, in which resignation is disabled."""
     wrong_resignation: int
     """1: the threshold would have ended this calibration game, but the resigning player won or drew it."""
-    opening: str | None
-    """The first moves under the symmetry that makes them the smallest; None for a shorter game."""
-    actions: str
-    """Digest of the moves."""
-    repeats: int | None
-    """The first game of the same generation and kind with the same moves; None for that game itself."""
     shard: str
     """SHA-256 of its shard, or of the result of its match."""
     path: str
@@ -189,94 +125,85 @@ class Status(NamedTuple):
     """Data that is not on this machine, or damaged, with the remedy."""
 
 
-class _Read(NamedTuple):
-    """What the index takes from one generation."""
+class _Indexed(NamedTuple):
+    """A generation, or a match, in the index."""
 
-    rows: tuple[tuple[object, ...], ...] = ()  # the table `games` from its third column on, with digests instead of ids
-    digests: frozenset[str] = frozenset()  # of these rows
+    commit: str  # of a match the digest of its result
+    rows: tuple[GameRow, ...] = ()  # in the order of the list, without the names of the players
     network: str | None = None  # SHA-256 of the network that it trained
     note: str = ""  # what is missing; empty if nothing is
     players: tuple[tuple[str, str], ...] = ()  # keys and names of a match's players
+    read_at: float = 0.0  # time (monotonic)
 
 
 class GameIndex:
     """The index of one project. Its methods may be called from any thread."""
 
     def __init__(self, home: Path) -> None:
-        """Opens nothing yet: the file is made on first use."""
-        self.path = home / STATE_FOLDER / INDEX_FILE
+        """Reads nothing yet."""
         self._home = home
+        self._lock = threading.Lock()  # of the next field
+        self._generations: dict[tuple[str, int], _Indexed] = {}
         self._refreshing = threading.Lock()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._checked = -CHECK_SECONDS  # time of the last search for new generations
-        self._tried: dict[tuple[str, int, str], float] = {}  # time at which an incomplete generation was last read
         self._pending, self._error = 0, ""
 
     def find(self, chosen: GameFilter, offset: int = 0, limit: int = 200) -> tuple[int, list[GameRow]]:
-        """The number of games that match, and some of them: by lineage, then the newest generation first.
-
-        Raises:
-          StorageError: the index cannot be read or written.
-        """
-        clauses, values = _clauses(chosen)
-        where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
-
-        def read(database: sqlite3.Connection) -> tuple[int, list[GameRow]]:
-            (total,) = database.execute(f"SELECT count(*) FROM games g{where}", values).fetchone()
-            # The rows before the page are skipped before the joins.
-            page = SELECT_GAMES.format(games=f"SELECT * FROM games g{where}{ORDER} LIMIT ? OFFSET ?") + ORDER
-            return total, [_row(*each) for each in database.execute(page, (*values, limit, offset))]
-
-        return self._use(read)
+        """The number of games that match, and some of them: by lineage, then the newest generation first."""
+        known = self._known()
+        rows = [
+            row
+            for (lineage, number), found in sorted(known.items(), key=lambda each: (each[0][0], -each[0][1]))
+            if chosen.lineage in (None, lineage) and chosen.generation in (None, number)
+            for row in found.rows
+            if _is_chosen(chosen, row)
+        ]
+        return len(rows), _named(known, rows[offset : offset + limit])
 
     def game(self, kind: str, lineage: str, generation: int, game: int) -> GameRow | None:
-        """One game; None if the index has none of that name.
-
-        Raises:
-          StorageError: the index cannot be read or written.
-        """
-        where = "SELECT * FROM games WHERE (kind, lineage, generation, game) = (?, ?, ?, ?)"
-        query, values = SELECT_GAMES.format(games=where), (kind, lineage, generation, game)
-        found = self._use(lambda database: database.execute(query, values).fetchone())
-        return _row(*found) if found else None
+        """One game; None if the index has none of that name."""
+        known = self._known()
+        found = known.get((lineage, generation))
+        rows = [row for row in found.rows if (row.kind, row.game) == (kind, game)] if found else []
+        return next(iter(_named(known, rows)), None)
 
     def neighbours(self, row: GameRow) -> tuple[int | None, int | None]:
         """Numbers of the games before and after one, of the same generation and kind."""
-        query = (
-            "SELECT max(game) FILTER (WHERE game < ?4), min(game) FILTER (WHERE game > ?4) FROM games"
-            " WHERE (kind, lineage, generation) = (?1, ?2, ?3)"
-        )
-        before, after = self._use(lambda database: database.execute(query, row[:4]).fetchone())
-        return before, after
+        found = self._known().get((row.lineage, row.generation))
+        games = [each.game for each in found.rows if each.kind == row.kind] if found else []
+        before, after = (each for each in games if each < row.game), (each for each in games if each > row.game)
+        return max(before, default=None), min(after, default=None)
 
     def lineages(self) -> list[IndexedLineage]:
         """The lineages with games, by name."""
-        query = (
-            "SELECT lineage, min(generation), max(generation), sum(num_games) FROM generations WHERE num_games > 0"
-            " AND lineage < ? GROUP BY lineage ORDER BY lineage"
-        )
-        return self._use(lambda database: [IndexedLineage(*each) for each in database.execute(query, (MATCH_PREFIX,))])
+        known = self._known()
+        played = sorted(each for each, found in known.items() if found.rows and not each[0].startswith(MATCH_PREFIX))
+        groups = [(lineage, [*keys]) for lineage, keys in groupby(played, key=lambda each: each[0])]
+        return [
+            IndexedLineage(lineage, keys[0][1], keys[-1][1], sum(len(known[each].rows) for each in keys))
+            for lineage, keys in groups
+        ]
 
     def matches(self) -> list[Match]:
         """The matches, by the names of their players."""
-        query = (
-            f"SELECT g.lineage, {NAME_OF.format('b')} AS one, {NAME_OF.format('w')} AS other, n.num_games FROM"
-            " generations n JOIN games g ON (g.lineage, g.generation, g.kind, g.game) = (n.lineage, 0, 'match', 0)"
-            " JOIN digests b ON b.id = g.black JOIN digests w ON w.id = g.white WHERE n.lineage >= ?"
-            " ORDER BY one, other, g.lineage"
-        )
-        return self._use(lambda database: [Match(*each) for each in database.execute(query, (MATCH_PREFIX,))])
+        known = self._known()
+        matches = [found.rows for (name, _), found in known.items() if found.rows and name.startswith(MATCH_PREFIX)]
+        firsts = _named(known, [rows[0] for rows in matches])
+        found = [
+            Match(row.lineage, row.black_name or "", row.white_name or "", len(rows))
+            for row, rows in zip(firsts, matches, strict=True)
+        ]
+        return sorted(found, key=lambda each: (each.black, each.white, each.match))
 
     def ends(self) -> list[str]:
         """The ways in which the games ended."""
-        query = "SELECT DISTINCT end FROM games ORDER BY end"
-        return self._use(lambda database: [each for (each,) in database.execute(query)])
+        return sorted({row.end for found in self._known().values() for row in found.rows})
 
     def status(self) -> Status:
         """How complete the index is."""
-        query = "SELECT note FROM generations WHERE note <> '' ORDER BY lineage, generation"
-        notes = self._use(lambda database: [each for (each,) in database.execute(query)])
+        notes = [found.note for _, found in sorted(self._known().items()) if found.note]
         running = self._thread is not None and self._thread.is_alive()
         return Status(max(self._pending, int(running)), tuple([*([self._error] if self._error else []), *notes]))
 
@@ -286,7 +213,7 @@ class GameIndex:
             if self._thread is None or not self._thread.is_alive():
                 if time.monotonic() - self._checked < CHECK_SECONDS:
                     return
-                # A daemon: the server need not wait for it, because a generation is written in one transaction.
+                # A daemon: the server need not wait for it.
                 self._thread = threading.Thread(target=self._refresh_quietly, name="game-index", daemon=True)
                 self._thread.start()
             thread = self._thread
@@ -297,27 +224,27 @@ class GameIndex:
 
         Raises:
           LineageError: git cannot list the tags.
-          StorageError: the index cannot be written, or the result of a match cannot be read.
         """
         with self._refreshing:
             tags = recorded_tags(self._home) | finished_match_digests(self._home)
-            known = self._use(_known)
-            for gone in known.keys() - tags.keys():
-                self._use(partial(_remove, lineage=gone[0], number=gone[1]), immediate=True)
-            due = [(lineage, -number) for lineage, number in tags if self._is_due(lineage, number, tags, known)]
+            with self._lock:
+                for gone in self._generations.keys() - tags.keys():
+                    del self._generations[gone]
+            due = [(lineage, -number) for lineage, number in tags if self._is_due(lineage, number, tags)]
             self._pending = len(due)
             cache = data_cache(self._home)
             try:
                 for lineage, numbers in groupby(sorted(due), key=lambda each: each[0]):
                     if lineage.startswith(MATCH_PREFIX):
-                        self._index(lineage, 0, tags[lineage, 0], partial(_read_match, self._home, lineage))
+                        digest = tags[lineage, 0]
+                        self._add(lineage, 0, digest, partial(_read_match, self._home, lineage, digest))
                         self._pending -= 1
                         continue
                     with open_reader(self._home, lineage) as reader:
                         for number in (-negative for _, negative in numbers):
                             commit = tags[lineage, number]
                             read = partial(_read_generation, reader, cache, lineage, number, commit)
-                            self._index(lineage, number, commit, read)
+                            self._add(lineage, number, commit, read)
                             self._pending -= 1
             finally:
                 self._pending = 0
@@ -333,85 +260,26 @@ class GameIndex:
             log.exception("the index of recorded games failed")
             self._error = f"the index of games failed ({type(error).__name__}); the server's log has the cause"
 
-    def _is_due(
-        self,
-        lineage: str,
-        number: int,
-        tags: dict[tuple[str, int], str],
-        known: dict[tuple[str, int], tuple[str, str]],
-    ) -> bool:
+    def _is_due(self, lineage: str, number: int, tags: dict[tuple[str, int], str]) -> bool:
         """True if a generation is new, was recorded again, or was incomplete when it was read a while ago."""
-        commit = tags[lineage, number]
-        stored, note = known.get((lineage, number), ("", ""))
-        tried = self._tried.get((lineage, number, commit), -RETRY_SECONDS)
-        return stored != commit or bool(note and time.monotonic() - tried >= RETRY_SECONDS)
+        found = self._generations.get((lineage, number))
+        if found is None or found.commit != tags[lineage, number]:
+            return True
+        return bool(found.note) and time.monotonic() - found.read_at >= RETRY_SECONDS
 
-    def _index(self, lineage: str, number: int, commit: str, read: Callable[[], _Read]) -> None:
-        """Reads one generation or match and writes its rows, unless another process has just written them."""
-        if self._use(_known).get((lineage, number)) == (commit, ""):
-            return
+    def _add(self, lineage: str, number: int, commit: str, read: Callable[[], _Indexed]) -> None:
+        """Reads one generation or match. One that is damaged is in the index with a note."""
         try:
             found = read()
         except ZeroError as error:
-            found = _Read(note=f"{_title(lineage, number)}: {error}")
-        self._tried[lineage, number, commit] = time.monotonic()
+            found = _Indexed(commit, note=f"{_title(lineage, number)}: {error}")
+        with self._lock:
+            self._generations[lineage, number] = found._replace(read_at=time.monotonic())
 
-        def write(database: sqlite3.Connection) -> None:
-            _remove(database, lineage, number)
-            database.execute(
-                "INSERT INTO generations VALUES (?, ?, ?, ?, ?)",
-                (lineage, number, commit, len(found.rows), found.note),
-            )
-            if found.network:
-                database.execute("INSERT INTO networks VALUES (?, ?, ?)", (found.network, lineage, number))
-            database.executemany("INSERT OR REPLACE INTO players VALUES (?, ?)", found.players)
-            digests = [(digest,) for digest in sorted(found.digests)]
-            database.executemany("INSERT OR IGNORE INTO digests (digest) VALUES (?)", digests)
-            database.executemany(INSERT_GAME, [(lineage, number, *row) for row in found.rows])
-
-        self._use(write, immediate=True)
-
-    def _use(self, work: Callable[[sqlite3.Connection], Result], immediate: bool = False) -> Result:
-        """Result of some work on the database in one transaction. A damaged file is removed and made again.
-
-        Args:
-          work: called with a connection; called again if the file was damaged.
-          immediate: take the write lock first, so that two processes cannot deadlock.
-
-        Raises:
-          StorageError: the file cannot be read or written.
-        """
-        for attempt in range(2):
-            try:
-                with closing(self._connect()) as database:
-                    database.execute("BEGIN IMMEDIATE" if immediate else "BEGIN")
-                    with database:
-                        return work(database)
-            except sqlite3.DatabaseError as error:
-                if attempt or (getattr(error, "sqlite_errorcode", 0) & 0xFF) not in DAMAGED:
-                    raise StorageError(
-                        f"cannot use {self.path}: {error}; check the disk, or delete the file, which is made again"
-                    ) from None
-            except OSError as error:
-                raise StorageError(
-                    f"cannot write {self.path}: {error.strerror}; check the folder's permissions"
-                ) from None
-            # The journal first: it would be applied to the new file.
-            self.path.with_name(f"{self.path.name}-journal").unlink(missing_ok=True)
-            self.path.unlink(missing_ok=True)
-            self._checked = -CHECK_SECONDS
-        raise AssertionError("the second attempt returns or raises")
-
-    def _connect(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
-            if _version(database) != VERSION:
-                _make_tables(database)
-        except BaseException:
-            database.close()
-            raise
-        return database
+    def _known(self) -> dict[tuple[str, int], _Indexed]:
+        """What is indexed at this moment, by lineage and number."""
+        with self._lock:
+            return dict(self._generations)
 
 
 def recorded_tags(home: Path) -> dict[tuple[str, int], str]:
@@ -462,86 +330,64 @@ def shard_bytes(generation: Generation, folder: str, path: str, sha256: str) -> 
     return data
 
 
-def opening_names(rules: Rules, games: GameColumns, num_moves: int = OPENING_MOVES) -> list[str | None]:
-    """The opening of each game by the names of its moves, as in `zero openings`; None for shorter games."""
-    found: list[str | None] = [None] * games.num_games
-    names = [action_to_name(rules, action) for action in range(rules.num_actions)]
-    long, moves = first_moves(rules, games, num_moves)
-    for game, actions in zip(long.tolist(), moves.tolist(), strict=True):
-        found[game] = " ".join(names[action] for action in actions)
-    return found
-
-
-def _clauses(chosen: GameFilter) -> tuple[list[str], list[object]]:
-    """The conditions of a filter and their values."""
-    fields = (
-        *(("lineage", "g.lineage = ?"), ("generation", "g.generation = ?"), ("kind", "g.kind = ?")),
-        *(("result", "g.result = ?"), ("end", "g.end = ?"), ("opening", "g.opening = ?")),
-        *(("min_moves", "g.moves >= ?"), ("max_moves", "g.moves <= ?")),
+def _is_chosen(chosen: GameFilter, row: GameRow) -> bool:
+    """True if a row matches the filter, apart from its lineage and generation."""
+    return (
+        chosen.kind in (None, row.kind)
+        and chosen.result in (None, row.result)
+        and chosen.end in (None, row.end)
+        and (chosen.min_moves is None or row.moves >= chosen.min_moves)
+        and (chosen.max_moves is None or row.moves <= chosen.max_moves)
+        and (not chosen.wrong_resignation or bool(row.wrong_resignation))
     )
-    given = [(clause, getattr(chosen, name)) for name, clause in fields if getattr(chosen, name) is not None]
-    if chosen.actions is not None:
-        given.append(("g.actions = ?", bytes.fromhex(chosen.actions)))
-    clauses, values = [clause for clause, _ in given], [value for _, value in given]
-    clauses += ["g.wrong_resignation"] if chosen.wrong_resignation else []
-    clauses += ["g.repeats IS NULL"] if chosen.unique else []
-    return clauses, values
 
 
-def _row(*columns: object) -> GameRow:
-    row = GameRow._make(columns)
-    return row._replace(actions=row.actions.lower())
+def _named(known: dict[tuple[str, int], _Indexed], rows: list[GameRow]) -> list[GameRow]:
+    """The rows with the names of their players: the generation that trained a network, or the player of a match.
 
+    If branches have made the same network, it is the generation of the game's own lineage.
+    """
+    names: dict[str, list[str]] = {}
+    for (lineage, number), found in sorted(known.items()):
+        trained = [(found.network, generation_tag(lineage, number))] if found.network else []
+        for digest, name in (*trained, *found.players):
+            names.setdefault(digest, []).append(name)
 
-def _known(database: sqlite3.Connection) -> dict[tuple[str, int], tuple[str, str]]:
-    """Commit and note of the indexed generations."""
-    rows = database.execute("SELECT lineage, generation, commit_id, note FROM generations")
-    return {(lineage, number): (commit, note) for lineage, number, commit, note in rows}
+    def name_of(lineage: str, digest: str) -> str | None:
+        own = (each for each in names.get(digest, ()) if each.startswith(f"{lineage}/"))
+        return next(own, next(iter(names.get(digest, ())), None))
 
-
-def _remove(database: sqlite3.Connection, lineage: str, number: int) -> None:
-    for table in ("games", "networks", "generations"):
-        database.execute(f"DELETE FROM {table} WHERE lineage = ? AND generation = ?", (lineage, number))
-
-
-def _version(database: sqlite3.Connection) -> int:
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    return int(version)
-
-
-def _make_tables(database: sqlite3.Connection) -> None:
-    """Makes the tables again, unless another process has done so since the version was read."""
-    database.execute("BEGIN IMMEDIATE")
-    with database:
-        if _version(database) == VERSION:
-            return
-        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            database.execute(f'DROP TABLE "{name}"')
-        for statement in SCHEMA:
-            database.execute(statement)
-        database.execute(f"PRAGMA user_version = {VERSION}")
+    return [
+        row._replace(black_name=name_of(row.lineage, row.black), white_name=name_of(row.lineage, row.white))
+        for row in rows
+    ]
 
 
 def _title(lineage: str, number: int) -> str:
     return match_path(lineage) if lineage.startswith(MATCH_PREFIX) else generation_tag(lineage, number)
 
 
-def _read_match(home: Path, name: str) -> _Read:
+def _read_match(home: Path, name: str, digest: str) -> _Indexed:
     """The games of a finished match.
+
+    Args:
+      home: the project's folder.
+      name: name of the match's folder after `MATCH_PREFIX`.
+      digest: SHA-256 of its result; empty if the result cannot be read.
 
     Raises:
       StorageError: a file is missing or corrupt.
     """
     path = match_path(name)
-    digest = sha256_file(home / path / RESULT_FILE)
+    if not digest:
+        raise StorageError(f"{RESULT_FILE} cannot be read; check its permissions, or move the folder away")
     spec, records = read_match_games(home / path)
     columns = read_summaries(write_records(records), path)
-    rows = _rows(rules_of(spec.game), "match", path, digest, columns, None, {})
-    players = tuple((key_of(player), player.name) for player in spec.players)
-    return _Read(tuple(rows), frozenset({digest, *(key for key, _ in players)}), players=players)
+    rows = _rows("match", name, 0, digest, path, digest, columns, None)
+    return _Indexed(digest, tuple(rows), players=tuple((key_of(player), player.name) for player in spec.players))
 
 
-def _read_generation(reader: GitReader, cache: DataCache, lineage: str, number: int, commit: str) -> _Read:
+def _read_generation(reader: GitReader, cache: DataCache, lineage: str, number: int, commit: str) -> _Indexed:
     """The games of a generation, as far as they are on this machine.
 
     Raises:
@@ -551,20 +397,20 @@ def _read_generation(reader: GitReader, cache: DataCache, lineage: str, number: 
     generation = generation_at(reader, cache, lineage, number, commit)
     entry = generation.entry
     if entry is None:
-        return _Read(note=f"{generation.tag} has no ledger entry that can be read; run `zero audit`")
+        return _Indexed(commit, note=f"{generation.tag} has no ledger entry that can be read; run `zero audit`")
     if entry.decision is None:
-        return _Read(network=entry.champion if entry.kind == "start" else None)
-    rules = rules_of(generation.read_params().game)
+        return _Indexed(commit, network=entry.champion if entry.kind == "start" else None)
+    generation.read_params()  # without its rules a game cannot be replayed
     metrics = generation.selfplay_metrics
     threshold = metrics.resignation.used.threshold if metrics and metrics.resignation else None
-    rows: list[tuple[object, ...]] = []
-    digests: set[str] = set()
+    rows: list[GameRow] = []
     faults: list[str] = []
-    for kind, folder, games in (("selfplay", GAMES_DIR, generation.games), ("gating", MATCH_DIR, generation.match)):
+    played: tuple[tuple[Kind, GameSet | None], ...] = (("selfplay", generation.games), ("gating", generation.match))
+    for kind, games in played:
+        folder = FOLDERS[kind]
         if games is None:
             faults.append(f"the games of {folder} are not on this machine")
             continue
-        seen: dict[bytes, int] = {}
         for shard in games.shards:
             path = f"{folder}/{shard.file.path}"
             try:
@@ -573,38 +419,49 @@ def _read_generation(reader: GitReader, cache: DataCache, lineage: str, number: 
             except StorageError:
                 faults.append(f"{path} is {'damaged' if generation.data_path(folder, shard.file.path) else 'not here'}")
                 continue
-            digests |= {shard.file.sha256, *columns.black, *columns.white}
             used = threshold if kind == "selfplay" else None
-            rows += _rows(rules, kind, path, shard.file.sha256, columns, used, seen)
+            rows += _rows(kind, lineage, number, commit, path, shard.file.sha256, columns, used)
     note = f"{generation.tag}: {', '.join(faults)}; {_remedy(generation)}" if faults else ""
-    return _Read(tuple(rows), frozenset(digests), entry.decision.challenger, note)
+    rows.sort(key=lambda row: (row.kind == "gating", row.game))
+    return _Indexed(commit, tuple(rows), entry.decision.challenger, note)
 
 
 def _rows(
-    rules: Rules,
-    kind: str,
+    kind: Kind,
+    lineage: str,
+    generation: int,
+    commit: str,
     path: str,
     shard: str,
     games: GameColumns,
     threshold: float | None,
-    seen: dict[bytes, int],
-) -> Iterator[tuple[object, ...]]:
-    """The rows of a shard, from the column `kind` on. Writes into `seen`, the first game with the same moves."""
+) -> Iterator[GameRow]:
+    """The rows of a shard, without the names of the players."""
     wrong = np.zeros(games.num_games, np.bool_)
     if threshold is not None:
         game, result = would_resign_in(resignation_traces(games), threshold)
         wrong[np.flatnonzero(games.never_resigns)[game[result >= 0]]] = True
-    openings = opening_names(rules, games)
-    actions = games.actions.astype("<i2")
+    moves = np.diff(games.move_offsets)
     for row in range(games.num_games):
-        moves = actions[games.move_offsets[row] : games.move_offsets[row + 1]]
-        key, number = hashlib.sha256(moves.tobytes()).digest()[:KEY_BYTES], int(games.game[row])
-        first = seen.setdefault(key, number)
-        yield (
-            *(kind, number, shard, path, row, len(moves)),
-            *("DBW"[int(games.outcome[row])], float(games.margin[row]), games.end[row]),
-            *(games.black[row], games.white[row], int(games.never_resigns[row]), int(wrong[row])),
-            *(openings[row], key, None if first == number else first),
+        yield GameRow(
+            kind=kind,
+            lineage=lineage,
+            generation=generation,
+            game=int(games.game[row]),
+            moves=int(moves[row]),
+            result="DBW"[int(games.outcome[row])],
+            margin=float(games.margin[row]),
+            end=games.end[row],
+            black=games.black[row],
+            white=games.white[row],
+            black_name=None,
+            white_name=None,
+            never_resigns=int(games.never_resigns[row]),
+            wrong_resignation=int(wrong[row]),
+            shard=shard,
+            path=path,
+            shard_row=row,
+            commit=commit,
         )
 
 

@@ -6,29 +6,17 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from zero.config.settings import STATE_FOLDER
-from zero.evaluation.ladder import CurvePoint, Ladder, LadderRow, Scale
+from zero.evaluation.ladder import Ladder
 from zero.evaluation.tournament import TOURNAMENT_FILE, TOURNAMENTS_DIR, Tournament
 from zero.storage.manifests import Manifest
 
 Model = TypeVar("Model", Ladder, Tournament)
 
 
-class Ratings(Manifest):
-    """A ladder without its results."""
-
-    lineage: str
-    game: str
-    simulations: int | None
-    """Simulations per move of the players of the curve."""
-    scales: tuple[Scale, ...]
-    rows: tuple[LadderRow, ...]
-    curve: tuple[CurvePoint, ...]
-
-
 class Ladders(Manifest):
     """All ladders and tournaments of a project."""
 
-    ladders: tuple[Ratings, ...]
+    ladders: tuple[Ladder, ...]
     tournaments: tuple[Tournament, ...]
     unreadable: tuple[str, ...]
     """Paths of files that this version cannot read."""
@@ -39,21 +27,7 @@ def read_ladders(home: Path) -> Ladders:
     unreadable: list[str] = []
     ladders = _read(home, "ladders/*/ladder.json", Ladder, unreadable)
     tournaments = _read(home, f"{TOURNAMENTS_DIR}/*/{TOURNAMENT_FILE}", Tournament, unreadable)
-    return Ladders(
-        ladders=tuple(
-            Ratings(
-                lineage=each.lineage,
-                game=f"{each.game.name}, {each.game.size} x {each.game.size}",
-                simulations=each.simulations,
-                scales=each.scales,
-                rows=each.rows,
-                curve=each.curve,
-            )
-            for each in ladders
-        ),
-        tournaments=tuple(tournaments),
-        unreadable=tuple(unreadable),
-    )
+    return Ladders(ladders=tuple(ladders), tournaments=tuple(tournaments), unreadable=tuple(unreadable))
 
 
 def _read(home: Path, pattern: str, kind: type[Model], unreadable: list[str]) -> list[Model]:

@@ -107,7 +107,9 @@ def routes(home: Path) -> list[Route]:
             return _json(generation_report(home, generations, request.path_params["number"]))
 
     def all_ladders(_: Request) -> Response:
-        return _json(read_ladders(home))
+        # A ladder has thousands of results, which the page does not show.
+        content = read_ladders(home).model_dump_json(exclude={"ladders": {"__all__": {"results"}}})
+        return Response(content, media_type="application/json")
 
     return [
         Route("/api/lineages", all_lineages),

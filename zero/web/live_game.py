@@ -275,7 +275,7 @@ class LiveGame:
                 f"the file has a game of {TRAITS[loaded.game].title} {loaded.rows}×{loaded.columns}, this is "
                 f"{board_title(self._game)}; start a game on the board of the file"
             )
-        if "KM[" in text and rules.game == GO:
+        if loaded.komi is not None and rules.game == GO:
             rules = rules._replace(komi=loaded.komi)
         board = Board(rules)
         for number, action in enumerate(loaded.actions, 1):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from zero.config.settings import STATE_FOLDER
+from zero.errors import StorageError
 from zero.evaluation.ladder import key_of
 from zero.evaluation.match import MATCHES_DIR, RESULT_FILE, MatchSpec, read_game, read_match
 from zero.evaluation.referee import MatchGame
@@ -22,11 +23,16 @@ MATCH_PREFIX = "~"
 def finished_match_digests(home: Path) -> dict[tuple[str, int], str]:
     """SHA-256 of the result of each finished match, by its name and the number 0, like `recorded_tags`.
 
-    Raises:
-      StorageError: a result cannot be read.
+    The digest is empty if the result cannot be read.
     """
-    results = (home / STATE_FOLDER / MATCHES_DIR).glob(f"*/{RESULT_FILE}")
-    return {(MATCH_PREFIX + path.parent.name, 0): sha256_file(path) for path in results}
+    found = {}
+    for path in (home / STATE_FOLDER / MATCHES_DIR).glob(f"*/{RESULT_FILE}"):
+        try:
+            digest = sha256_file(path)
+        except StorageError:
+            digest = ""
+        found[MATCH_PREFIX + path.parent.name, 0] = digest
+    return found
 
 
 def match_path(name: str) -> str:

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import fmean
 from typing import Literal
 
 import numpy as np
@@ -25,14 +24,7 @@ from zero.evaluation.openings import most_frequent, opening_moves
 from zero.games.position import Rules
 from zero.games.rules import rules_of
 from zero.lineage.status import pages_of, warning_lines
-from zero.network.health import (
-    COLLAPSED_ENTROPY,
-    CONSTANT_DEVIATION,
-    LAST_SHARE,
-    SATURATED_SHARE,
-    VANISHED_GRADIENT,
-    Health,
-)
+from zero.network.health import Health
 from zero.record.costs import GenerationCosts
 from zero.record.generation import Generation
 from zero.record.history import TAG_PATTERN
@@ -111,15 +103,6 @@ class FrequentOpening(Manifest):
     """Share of the games that have at least this number of moves."""
 
 
-class HealthCheck(Manifest):
-    """A health check: the mean over the last quarter of the curve, and the limit that separates passed from failed."""
-
-    name: str
-    value: float
-    limit: float
-    passed: bool
-
-
 class Shard(Manifest):
     """A file of games."""
 
@@ -196,7 +179,6 @@ class GenerationReport(Manifest):
     """The generation before; None for the first one of the ledger."""
     next_generation: int | None
     health: Health | None
-    checks: tuple[HealthCheck, ...]
     resignation: Resignation | None
     selfplay: ReportGames | None
     match: ReportGames | None
@@ -229,7 +211,6 @@ def generation_report(home: Path, generations: Sequence[Generation], number: int
     entry = generation.read_entry()
     params = generation.params
     rules = rules_of(params.game) if params else None
-    own = numbers_of(generation)
     played = _games_here(generation, GAMES_DIR, generation.games)
     return GenerationReport(
         lineage=generation.lineage,
@@ -243,11 +224,10 @@ def generation_report(home: Path, generations: Sequence[Generation], number: int
         champion_generation=entry.champion_generation,
         opponent_generation=previous.read_entry().champion_generation if previous and entry.decision else None,
         warnings=tuple(warning_lines(generation)),
-        numbers=own,
+        numbers=numbers_of(generation),
         previous=numbers_of(previous) if previous else None,
         next_generation=numbers[index + 1] if index + 1 < len(numbers) else None,
         health=generation.health if entry.decision else None,
-        checks=tuple(_checks(own)),
         resignation=metrics.resignation if entry.decision and (metrics := generation.selfplay_metrics) else None,
         selfplay=_selfplay(generation, played) if entry.decision else None,
         match=_match(entry.decision, _games_here(generation, MATCH_DIR, generation.match)) if entry.decision else None,
@@ -372,31 +352,6 @@ def _curve(generation: Generation) -> dict[str, tuple[float | None, ...]] | None
     except (TypeError, ValueError):
         return None
     return {name: tuple(row[name] for row in rows) for name in rows[0]} if rows else None
-
-
-def _checks(numbers: Numbers) -> Iterator[HealthCheck]:
-    """The health checks with one limit each, as `zero.network.health` computes them."""
-    curve = numbers.curve or {}
-
-    def last(name: str) -> float | None:
-        column = curve.get(name, ())
-        values = [value for value in column[-max(1, len(column) // LAST_SHARE) :] if value is not None]
-        return fmean(values) if values else None
-
-    loss, constant = last("value_loss"), last("constant_value_loss")
-    if loss is not None and constant:
-        explained = 1 - loss / constant
-        yield HealthCheck(name="explained variance of the value", value=explained, limit=0.0, passed=explained > 0.0)
-    if (value := last("saturated_values")) is not None:
-        yield HealthCheck(name="saturated values", value=value, limit=SATURATED_SHARE, passed=value < SATURATED_SHARE)
-    for name, column, limit in (
-        ("standard deviation of the values", "value_deviation", CONSTANT_DEVIATION),
-        ("entropy of the policy, nats", "policy_entropy", COLLAPSED_ENTROPY),
-        ("gradient norm of the policy head", "policy_gradient_norm", VANISHED_GRADIENT),
-        ("gradient norm of the value head", "value_gradient_norm", VANISHED_GRADIENT),
-    ):
-        if (value := last(column)) is not None:
-            yield HealthCheck(name=name, value=value, limit=limit, passed=value >= limit)
 
 
 def _games_here(generation: Generation, folder: str, games: GameSet | None) -> GameColumns | None:

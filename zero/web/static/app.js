@@ -41,6 +41,21 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** Makes an SVG node; null leaves an attribute out. */
+export function svg(tag, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+/** Links to Prefect and MLflow, as far as `addresses` has them. */
+export function serverLinks(addresses) {
+  const titles = { prefect: "Prefect", mlflow: "MLflow" };
+  const names = Object.keys(titles).filter((name) => /^https?:/.test(addresses[name] ?? ""));
+  return names.map((name) => el("a", { href: addresses[name], target: "_blank", rel: "noopener" }, `${titles[name]} ↗`));
+}
+
 /** Lets screen readers say a text. */
 export function announce(text) {
   document.getElementById("announcements").textContent = text;
@@ -90,11 +105,7 @@ async function showRoute() {
 
 async function showServers() {
   const found = await api("/api/servers").catch(() => ({}));
-  const links = ["prefect", "mlflow"].filter((name) => /^https?:/.test(found[name] ?? ""));
-  const titles = { prefect: "Prefect", mlflow: "MLflow" };
-  document
-    .getElementById("servers")
-    .replaceChildren(...links.map((name) => el("a", { href: found[name], target: "_blank", rel: "noopener" }, `${titles[name]} ↗`)));
+  document.getElementById("servers").replaceChildren(...serverLinks(found));
 }
 
 if (document.getElementById("main")) {

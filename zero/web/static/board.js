@@ -1,19 +1,13 @@
-// Boards in SVG. No other module is needed, so that reports can inline this one.
+// Boards in SVG, in the page and in the files of reports.
 //
 // Point `row * columns + column` counts from row 0 at the top. Stones: +1 black, -1 white, 0 empty.
 
+import { svg } from "./app.js";
+
 const LETTERS = "ABCDEFGHJKLMNOPQRST";
 const CELL = 40;
-const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = { 1: "black", [-1]: "white" };
 let numBoards = 0;
-
-function svg(tag, attributes = {}, ...children) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
 
 /** Name of a point, such as "D4". */
 export function pointName({ rows, columns }, action) {

@@ -9,6 +9,7 @@ const PALETTE = {
 };
 const DARK = window.matchMedia("(prefers-color-scheme: dark)");
 const NO_VALUE = "not recorded";
+const COPIED_MS = 2000; // a button shows for this time what it did
 
 const drawn = new Map(); // Vega's result by container: it listens to the window until it is finalized
 let loading = null;
@@ -89,28 +90,32 @@ export function dataTable(caption, columns, rows) {
     el("thead", {}, el("tr", {}, heads.map(({ title, num }) => el("th", { scope: "col", class: num ? "num" : null }, title)))),
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map((value, index) => cell(value, heads[index], index))))),
   );
-  const copy = el("button", { type: "button", class: "copy", "aria-label": `Copy the table: ${caption}` }, "Copy");
-  copy.addEventListener("click", async () => {
-    const lines = [...table.rows].map((row) => [...row.cells].map((each) => each.textContent).join("\t"));
-    copy.textContent = (await copied(lines.join("\n"), table)) ? "Copied" : "Press Ctrl+C";
-    if (document.getElementById("announcements")) announce(copy.textContent);
-    setTimeout(() => (copy.textContent = "Copy"), 2000);
-  });
+  const text = () => [...table.rows].map((row) => [...row.cells].map((each) => each.textContent).join("\t")).join("\n");
+  const copy = copyButton(`Copy the table: ${caption}`, table, text);
   const region = el("div", { class: "scroll", role: "region", "aria-label": caption }, table);
   // Only a table that can be scrolled is a stop of the tab key.
   new ResizeObserver(() => (region.scrollWidth > region.clientWidth || region.scrollHeight > region.clientHeight ? (region.tabIndex = 0) : region.removeAttribute("tabindex"))).observe(region);
   return el("div", { class: "table" }, region, copy);
 }
 
-/** True if the text is on the clipboard; otherwise the table is selected, so that the keyboard can copy it. */
-async function copied(text, table) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    getSelection().selectAllChildren(table);
-    return false;
-  }
+/**
+ * A button that copies a text. The clipboard needs https or this machine's own address: without it the node is selected,
+ * so that the keyboard can copy it.
+ */
+export function copyButton(label, node, text) {
+  const button = el("button", { type: "button", class: "copy", "aria-label": label }, "Copy");
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(node);
+      button.textContent = "Press Ctrl+C";
+    }
+    if (document.getElementById("announcements")) announce(button.textContent);
+    setTimeout(() => (button.textContent = "Copy"), COPIED_MS);
+  });
+  return button;
 }
 
 /** A card with a heading; children that are null are left out. */

@@ -2,10 +2,7 @@
 
 import { announce, api, el, showError } from "./app.js";
 
-const PAGE = 200; // games in one request
-const ROW_HEIGHT = 36; // pixels; style.css has the same
-const OVERSCAN = 12; // rows above and below the visible ones
-const SETTLE_MS = 60; // waits this long before it requests pages, so that a fast scroll requests only the last ones
+const PAGE = 200; // rows of a page of the list; the server's default
 const INDEXING_MS = 1000;
 const NO_INDEX = { pending: 0, notes: [] };
 
@@ -19,18 +16,23 @@ export async function show(root, { path, query }) {
 }
 
 /** Result as in SGF, such as "B+3.5". */
-export function scoreText({ result, margin, end }) {
+function scoreText({ result, margin, end }) {
   if (result === "D") return "draw";
   return `${result}+${{ resignation: "R", forfeit: "F" }[end] ?? (margin ? Math.abs(margin) : "")}`.replace(/\+$/, "");
 }
 
 /** A number with a noun, such as "1 game". */
-export function counted(number, noun) {
+function counted(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-export function gameHref({ kind, lineage, generation, game }) {
+function gameHref({ kind, lineage, generation, game }) {
   return `#/games/${kind}/${lineage}/${generation}/${game}`;
+}
+
+function listHref(query) {
+  const text = query.toString();
+  return text ? `#/games?${text}` : "#/games";
 }
 
 /** Short name of a network: the generation that trained it, or the start of its digest. */
@@ -45,37 +47,31 @@ export function sourceName({ kind, lineage, generation, ...row }) {
 }
 
 const COLUMNS = [
-  { title: "game", short: "no.", className: "g-game", cell: (row) => link(row) },
-  { title: "lineage", className: "g-lineage", cell: (row) => (row.kind === "match" ? "–" : row.lineage) },
-  { title: "generation", short: "gen.", className: "num g-generation", cell: (row) => (row.kind === "match" ? "–" : String(row.generation)) },
-  { title: "kind", className: "g-kind", cell: (row) => row.kind },
-  { title: "result", className: "g-result", cell: (row) => scoreText(row) },
-  { title: "moves", className: "num g-moves", cell: (row) => String(row.moves) },
-  { title: "end", className: "g-end wide", cell: (row) => row.end },
-  { title: "Black", className: "g-player wide", cell: (row) => networkName(row.black_name, row.black) },
-  { title: "White", className: "g-player wide", cell: (row) => networkName(row.white_name, row.white) },
-  { title: "first moves", className: "g-opening wide", cell: (row, list) => openingButton(row, list) },
-  { title: "notes", className: "g-notes wide", cell: (row) => notes(row) },
+  { title: "game", short: "no.", cell: link },
+  { title: "lineage", cell: (row) => (row.kind === "match" ? "–" : row.lineage) },
+  { title: "generation", short: "gen.", className: "num", cell: (row) => (row.kind === "match" ? "–" : String(row.generation)) },
+  { title: "kind", cell: (row) => row.kind },
+  { title: "result", cell: scoreText },
+  { title: "moves", className: "num", cell: (row) => String(row.moves) },
+  { title: "end", className: "wide", cell: (row) => row.end },
+  { title: "Black", className: "wide", cell: (row) => networkName(row.black_name, row.black) },
+  { title: "White", className: "wide", cell: (row) => networkName(row.white_name, row.white) },
+  { title: "notes", className: "notes wide", cell: notes },
 ];
 
 function link(row) {
   const name = `Game ${row.game}: ${row.kind} of ${sourceName(row)}`;
-  return el("a", { href: gameHref(row), "aria-label": name, tabindex: "-1" }, `#${row.game}`);
+  return el("a", { href: gameHref(row), "aria-label": name }, `#${row.game}`);
 }
 
-function openingButton(row, list) {
-  if (!row.opening) return "–";
-  const choose = () => list.set({ opening: row.opening, lineage: row.lineage });
-  const attributes = { class: "link", tabindex: "-1", title: "Show the games with these first moves", onclick: choose };
-  return el("button", { type: "button", ...attributes }, row.opening);
+function rowOf(game) {
+  const cells = COLUMNS.map(({ className, cell }) => el("td", { class: className }, cell(game)));
+  return el("tr", { class: game.wrong_resignation ? "wrong" : null }, cells);
 }
 
 function notes(row) {
-  const found = [];
-  if (row.wrong_resignation) found.push("wrong resignation");
-  else if (row.never_resigns && row.kind === "selfplay") found.push("calibration");
-  if (row.repeats !== null) found.push(`as #${row.repeats}`);
-  return found.join(", ");
+  if (row.wrong_resignation) return "wrong resignation";
+  return row.never_resigns && row.kind === "selfplay" ? "calibration" : "";
 }
 
 /** Sets a list to a value; one that is not offered, as of an address, is added. */
@@ -90,57 +86,32 @@ class GameList {
   constructor(root, choices, query) {
     this.root = root;
     this.query = new URLSearchParams(query);
-    this.total = 0;
-    this.active = 0; // row that the keyboard is on
-    this.pages = new Map(); // games by page; null while a page is requested
-    this.version = 0; // answers to older filters are ignored
+    this.version = 0; // answers to older requests are ignored
     this.isComplete = !choices.pending; // false if the filters may lack values of games that were not read yet
     this.form = this.makeForm(choices);
-    this.chosen = el("p", { class: "toolbar chosen", hidden: true });
     this.count = el("p", { class: "muted", "data-count": "" });
     this.missing = el("details", { class: "card", hidden: true });
-    this.before = el("tr");
     this.rows = el("tbody");
-    this.after = el("tr");
-    const columns = COLUMNS.map(({ className }) => el("col", { class: className }));
+    this.pages = el("nav", { class: "toolbar", "aria-label": "Pages of the list" });
     const headings = COLUMNS.map(({ title, short, className }) =>
       el("th", { scope: "col", class: className }, short ? el("abbr", { title }, short) : title),
     );
-    this.table = el(
-      "table",
-      { class: "data games", "aria-label": "Recorded games", "aria-describedby": "games-help" },
-      el("colgroup", {}, columns),
-      el("thead", {}, el("tr", { "aria-rowindex": "1" }, headings)),
-      el("tbody", { "aria-hidden": "true" }, this.before),
-      this.rows,
-      el("tbody", { "aria-hidden": "true" }, this.after),
-    );
-    this.view = el("div", { class: "card games-scroll" }, this.table);
-    const help =
-      "Up, down, Page Up, Page Down, Home and End move through the list; Enter opens a game. " +
-      "Right leads to its first moves, where Enter shows the games with them; left leads back.";
     const isWide = matchMedia("(min-width: 40rem)").matches;
     root.append(
       el("h1", {}, "Games"),
       el("details", { class: "card", open: isWide || query.size > 0 }, el("summary", {}, "Filters"), this.form),
-      this.chosen,
       this.count,
       this.missing,
-      this.view,
-      el("p", { class: "muted", id: "games-help" }, help),
+      el("div", { class: "card scroll" },
+        el("table", { class: "data games", "aria-label": "Recorded games" }, el("thead", {}, el("tr", {}, headings)), this.rows),
+      ),
+      this.pages,
     );
-    this.view.addEventListener("scroll", () => this.render(), { passive: true });
-    this.rows.addEventListener("keydown", (event) => this.key(event));
-    this.rows.addEventListener("focusin", (event) => this.focused(event.target));
     this.rows.addEventListener("click", (event) => this.clicked(event));
-    this.resized = new ResizeObserver(() => this.render());
-    this.resized.observe(this.view);
   }
 
   close() {
     this.version++;
-    this.resized.disconnect();
-    clearTimeout(this.settling);
     clearTimeout(this.polling);
   }
 
@@ -169,7 +140,6 @@ class GameList {
       number("min_moves", "Moves from"),
       number("max_moves", "to"),
       check("wrong_resignation", "wrong resignations"),
-      check("unique", "unique games"),
       el("button", { type: "button", onclick: () => this.clear() }, "Clear"),
     );
     form.addEventListener("change", () => this.set(Object.fromEntries(this.values())));
@@ -190,8 +160,9 @@ class GameList {
     this.set(Object.fromEntries(this.values().map(([name]) => [name, ""])));
   }
 
-  /** Changes filters, in the address too, and shows the list from its start. */
+  /** Changes filters, in the address too, and shows the first page. */
   set(changes) {
+    this.query.delete("offset");
     for (const [name, value] of Object.entries(changes)) {
       if (value) this.query.set(name, value);
       else this.query.delete(name);
@@ -200,46 +171,29 @@ class GameList {
       else if (field?.tagName === "SELECT") choose(field, value);
       else if (field) field.value = value;
     }
-    const text = this.query.toString();
-    history.replaceState(null, "", text ? `#/games?${text}` : "#/games");
-    this.active = 0;
-    this.view.scrollTop = 0;
+    history.replaceState(null, "", listHref(this.query));
     this.reload();
   }
 
-  /** Requests the visible pages again. */
+  /** Requests the page of the list and shows it. */
   async reload() {
-    this.version++;
-    this.pages.clear();
-    this.root.querySelector(":scope > .error")?.remove();
-    await this.request([this.pageOf(this.range()[0])]);
-    announce(this.count.textContent);
-  }
-
-  async request(numbers) {
-    const version = this.version;
-    numbers.forEach((page) => this.pages.set(page, null));
+    const version = ++this.version;
+    clearTimeout(this.polling);
+    showError(this.root, null);
+    const query = new URLSearchParams(this.query);
+    query.set("limit", PAGE);
     try {
-      await Promise.all(
-        numbers.map(async (page) => {
-          const query = new URLSearchParams(this.query);
-          query.set("offset", page * PAGE);
-          query.set("limit", PAGE);
-          const found = await api(`/api/games?${query}`);
-          if (version !== this.version) return;
-          this.pages.set(page, found.games);
-          this.show(found);
-          if (found.index.pending) this.isComplete = false;
-          else if (!this.isComplete) this.offer();
-        }),
-      );
+      const found = await api(`/api/games?${query}`);
+      if (version !== this.version) return;
+      this.show(found);
+      if (found.index.pending) this.isComplete = false;
+      else if (!this.isComplete) this.offer();
     } catch (error) {
       if (version !== this.version) return;
-      numbers.forEach((page) => this.pages.delete(page));
-      this.total = 0;
-      this.show({ total: 0, index: NO_INDEX });
+      this.show({ total: 0, games: [], index: NO_INDEX });
       showError(this.root, error);
     }
+    announce(this.count.textContent);
   }
 
   /** Requests the values to filter by again, once the index is complete. */
@@ -254,9 +208,7 @@ class GameList {
     }
   }
 
-  show({ total, index }) {
-    this.total = total;
-    this.table.setAttribute("aria-rowcount", String(total + 1));
+  show({ total, games, index }) {
     const reading = index.pending ? `; ${counted(index.pending, "generation")} still to read …` : "";
     this.count.textContent = counted(total, "game") + reading;
     this.missing.hidden = !index.notes.length;
@@ -264,98 +216,29 @@ class GameList {
       el("summary", {}, `Problems with recorded games: ${index.notes.length}`),
       el("ul", {}, index.notes.map((note) => el("li", {}, note))),
     );
-    const removable = [["opening", "first moves"], ["actions", "the same moves as"]].filter(([name]) => this.query.get(name));
-    this.chosen.hidden = !removable.length;
-    this.chosen.replaceChildren(
-      ...removable.map(([name, title]) =>
-        el("span", { class: "badge" }, `${title} ${this.query.get(name)} `,
-          el("button", { class: "link", type: "button", "aria-label": `Remove the filter ${title}`, onclick: () => this.set({ [name]: "" }) }, "✕"),
-        ),
-      ),
+    // While games are read the list is shown again and again: the focus stays on its game.
+    const focused = this.rows.contains(document.activeElement) && document.activeElement.getAttribute("href");
+    this.rows.replaceChildren(...games.map(rowOf));
+    if (focused) [...this.rows.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
+    const offset = Number(this.query.get("offset"));
+    const page = (first, text) => {
+      const query = new URLSearchParams(this.query);
+      query.set("offset", Math.max(0, first));
+      return el("a", { class: "button", href: listHref(query) }, text);
+    };
+    const number = (value) => value.toLocaleString("en");
+    this.pages.hidden = total === games.length;
+    this.pages.replaceChildren(
+      offset > 0 ? page(offset - PAGE, "← games before") : "",
+      games.length ? `${number(offset + 1)} to ${number(offset + games.length)} of ${number(total)}` : "",
+      offset + PAGE < total ? page(offset + PAGE, "games after →") : "",
     );
-    clearTimeout(this.polling);
     if (index.pending) this.polling = setTimeout(() => this.reload(), INDEXING_MS);
-    this.render();
-  }
-
-  pageOf(row) {
-    return Math.floor(row / PAGE);
-  }
-
-  /** First row and end of the rows to draw. */
-  range() {
-    const first = Math.floor(this.view.scrollTop / ROW_HEIGHT);
-    const shown = Math.ceil((this.view.clientHeight || 600) / ROW_HEIGHT);
-    return [Math.max(0, Math.min(first, this.total - shown) - OVERSCAN), Math.min(this.total, first + shown + OVERSCAN)];
-  }
-
-  render() {
-    const [first, end] = this.range();
-    const focused = this.rows.contains(document.activeElement) && document.activeElement;
-    const drawn = [];
-    for (let row = first; row < end; row++) drawn.push(this.row(row, this.pages.get(this.pageOf(row))?.[row % PAGE]));
-    this.rows.replaceChildren(...drawn);
-    this.before.style.height = `${first * ROW_HEIGHT}px`;
-    this.after.style.height = `${(this.total - end) * ROW_HEIGHT}px`;
-    // The link of one row is in the order of the Tab key: the active one, or the first if that is out of view.
-    const links = [...this.rows.querySelectorAll("td.g-game a")];
-    const current = links.find((each) => this.rowOf(each) === this.active) ?? links[0];
-    current?.setAttribute("tabindex", "0");
-    const button = focused && focused.closest("td.g-opening") && current?.closest("tr").querySelector("td.g-opening button");
-    if (focused) (button || current)?.focus({ preventScroll: true });
-    clearTimeout(this.settling);
-    this.settling = setTimeout(() => {
-      const wanted = new Set([this.pageOf(first), this.pageOf(Math.max(first, end - 1))]);
-      const missing = [...wanted].filter((page) => !this.pages.has(page));
-      if (missing.length && this.total) this.request(missing);
-    }, SETTLE_MS);
-  }
-
-  row(number, game) {
-    // A game that is not here yet has a link too, so that the keyboard can stay on it.
-    const waiting = ({ className }) =>
-      className === "g-game" ? el("a", { role: "link", "aria-disabled": "true", tabindex: "-1" }, "…") : "…";
-    const cells = COLUMNS.map((column) => {
-      const content = game ? column.cell(game, this) : waiting(column);
-      return el("td", { class: column.className, title: typeof content === "string" ? content : null }, content);
-    });
-    return el("tr", { "aria-rowindex": String(number + 2), class: game?.wrong_resignation ? "wrong" : null }, cells);
-  }
-
-  rowOf(node) {
-    return Number(node.closest("tr").getAttribute("aria-rowindex")) - 2;
-  }
-
-  focused(target) {
-    if (target.closest("td.g-game a, td.g-opening button")) this.active = this.rowOf(target);
   }
 
   /** A click anywhere in a row opens its game; text can still be selected. */
   clicked(event) {
-    if (event.target.closest("a, button") || String(getSelection())) return;
-    event.target.closest("tr")?.querySelector("td.g-game a")?.click();
-  }
-
-  key(event) {
-    const page = Math.max(1, Math.floor(this.view.clientHeight / ROW_HEIGHT) - 2);
-    const targets = {
-      ArrowDown: this.active + 1,
-      ArrowUp: this.active - 1,
-      PageDown: this.active + page,
-      PageUp: this.active - page,
-      Home: 0,
-      End: this.total - 1,
-    };
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const beside = { ArrowRight: "td.g-opening button", ArrowLeft: "td.g-game a" }[event.key];
-    if (beside || event.key in targets) event.preventDefault();
-    if (beside) event.target.closest("tr").querySelector(beside)?.focus();
-    if (!(event.key in targets)) return;
-    this.active = Math.min(this.total - 1, Math.max(0, targets[event.key]));
-    const top = this.active * ROW_HEIGHT;
-    const visible = this.view.clientHeight - 2 * ROW_HEIGHT; // without the heading
-    if (top < this.view.scrollTop) this.view.scrollTop = top;
-    else if (top > this.view.scrollTop + visible) this.view.scrollTop = top - visible;
-    this.render();
+    if (event.target.closest("a") || String(getSelection())) return;
+    event.target.closest("tr").querySelector("a").click();
   }
 }

@@ -8,6 +8,7 @@ const AXES = {
   games: ["games of self-play", (point) => point.games],
   hours: ["hours of all stages", (point) => (point.seconds === null ? null : point.seconds / 3600)],
 };
+const gameText = ({ name, size }) => `${name}, ${size} x ${size}`;
 const number = (title, format = integer) => ({ title, num: true, format });
 
 /** `#/ladder`. */
@@ -72,7 +73,7 @@ function ratingsCard({ lineage, game, simulations, scales, rows }) {
     return [el("h3", {}, caption), dataTable(caption, columns, chosen.map((row) => [row.entry.name, row.elo, interval(row), row.games, row.opponents]))];
   });
   const more = scales.length > 1 ? el("p", { class: "muted" }, "No games connect the groups, so their ratings cannot be compared.") : null;
-  return card(`Players of ${lineage}`, el("p", { class: "muted" }, `${game}${simulations === null ? "" : `; the curve is of players with ${simulations} simulations a move`}.`), groups, more);
+  return card(`Players of ${lineage}`, el("p", { class: "muted" }, `${gameText(game)}${simulations === null ? "" : `; the curve is of players with ${simulations} simulations a move`}.`), groups, more);
 }
 
 function tournamentCard({ game, games_per_match, reference, standings, pairings, failures }) {
@@ -91,6 +92,6 @@ function tournamentCard({ game, games_per_match, reference, standings, pairings,
     row.games,
     ...standings.map((other) => scores.get([row.key, other.key].join()) ?? "·"),
   ]);
-  const title = `Tournament: ${game.name}, ${game.size} x ${game.size}, ${games_per_match} games a match`;
+  const title = `Tournament: ${gameText(game)}, ${games_per_match} games a match`;
   return card(title, dataTable(title, columns, rows), el("p", { class: "muted" }, `${reference} is the reference.`), failures.map(({ players, reason }) => el("p", { class: "error" }, `${players.join(" against ")} was not played: ${reason}`)));
 }

@@ -1,10 +1,9 @@
 // The list of lineages, and a lineage as a graph of its generations with curves over them.
 
-import { announce, api, el, showError } from "./app.js";
+import { announce, api, el, showError, svg } from "./app.js";
 import { card, chartCard, dataTable, digits, integer, percent } from "./charts.js";
 import { decisionWord, show as showReport } from "./report.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const STEP = 40; // pixels between two generations
 const LANES = { arcs: 30, promoted: 70, refused: 120, branches: 170 };
 const ROW = 24; // pixels between the names of two branches
@@ -54,9 +53,8 @@ async function showList(root) {
 
 async function showLineage(root, name) {
   const path = `/api/lineages/${encodeURIComponent(name)}`;
-  const [lineage, { ladders }] = await Promise.all([api(path), api("/api/ladder")]);
-  const ladder = ladders.find((each) => each.lineage === name);
-  draw(root, lineage, ladder);
+  const lineage = await api(path);
+  draw(root, lineage);
   const timer = setInterval(async () => {
     if (document.hidden) return;
     try {
@@ -76,7 +74,7 @@ async function showLineage(root, name) {
   return () => clearInterval(timer);
 }
 
-function draw(root, lineage, ladder) {
+function draw(root, lineage) {
   const { nodes } = lineage;
   root.append(
     el("h1", {}, `Lineage ${lineage.lineage}`),
@@ -102,15 +100,8 @@ function draw(root, lineage, ladder) {
   );
   scroll.scrollLeft = scroll.scrollWidth;
   const decided = nodes.filter((node) => node.score !== null);
-  if (decided.length) root.append(el("div", { class: "report" }, curves(decided, ladder)));
+  if (decided.length) root.append(el("div", { class: "report" }, curves(decided)));
   root.append(card("All generations", compareForm(lineage), generationTable(nodes)));
-}
-
-function svg(tag, attributes = {}, ...children) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
 }
 
 /** The generations from left to right: promoted ones above, refused ones below, branches under their source. */
@@ -180,7 +171,7 @@ function foreign(name, href, [x, y], text) {
   return svg("a", { href, class: "node foreign", "aria-label": text }, svg("title", {}, text), svg("text", { x, y }, name));
 }
 
-function curves(nodes, ladder) {
+function curves(nodes) {
   const x = { field: "generation", type: "quantitative", title: "generation", axis: { tickMinStep: 1, format: "d" }, scale: { zero: false, nice: false } };
   const columns = (...names) => [{ title: "generation", num: true }, ...names];
   const number = (title, format) => ({ title, num: true, format });
@@ -204,23 +195,11 @@ function curves(nodes, ladder) {
     encoding: { x, y: { field, type: "quantitative", title, scale: { zero: false }, ...(format ? { axis: { format } } : {}) }, color: { field: "line", type: "nominal", sort: null }, strokeDash: { field: "line", type: "nominal", sort: null }, tooltip: [{ field: "generation" }, { field: "line" }, { field, format: ".4f" }] },
   });
   const lengths = nodes.filter((node) => node.games > 0).map(({ generation, game_length: moves }) => ({ generation, line: "self-play", moves }));
-  const points = ladder?.curve ?? [];
-  const elo = {
-    data: { values: points },
-    encoding: { x },
-    layer: [
-      { mark: { type: "area", opacity: 0.2 }, encoding: { y: { field: "low", type: "quantitative", title: "rating", scale: { zero: false } }, y2: { field: "high" } } },
-      { mark: { type: "line", point: { size: 18 } }, encoding: { y: { field: "elo", type: "quantitative" }, tooltip: [{ field: "tag" }, { field: "elo", format: ".0f" }, { field: "low", format: ".0f" }, { field: "high", format: ".0f" }] } },
-    ],
-  };
   return [
     chartCard("Score against the champion", score, `Score of each challenger with its 95 % interval; the newest, of generation ${last.generation}, is ${percent(last.score)}.`, dataTable("scores", columns(number("score", percent), "result"), nodes.map((node) => [node.generation, node.score, decisionWord(node)])), el("p", { class: "muted" }, "The dashed line is the threshold. Each challenger plays the champion of its time, so scores do not add up to a rating.")),
     losses.length
       ? chartCard("Value loss", lines(losses, "loss", "loss at the last step"), `Value loss at the end of each training, and the loss of the best constant value; the newest is ${last.value_loss === null ? "not recorded" : digits(last.value_loss)}.`, dataTable("value loss", columns(number("value loss", digits), number("constant predictor", digits)), nodes.map((node) => [node.generation, node.value_loss, node.constant_value_loss])))
       : card("Value loss", el("p", { class: "muted" }, "The value loss: not recorded.")),
-    points.length
-      ? chartCard("Rating", elo, `Rating of the champion after each generation with its 95 % interval; the newest is ${points.at(-1).elo.toFixed(0)}.`, dataTable("ratings", columns(number("rating", integer), number("from", integer), number("to", integer)), points.map((point) => [point.generation, point.elo, point.low, point.high])), el("p", { class: "muted" }, `Ratings of zero elo up to ${points.at(-1).tag}.`))
-      : card("Rating", el("p", { class: "muted" }, "Not rated yet; ", el("code", {}, "zero elo"), " rates the champions.")),
     lengths.length ? chartCard("Length of the games", lines(lengths, "moves", "mean moves of self-play"), `Mean number of moves in self-play; the newest is ${digits(lengths.at(-1).moves)}.`, dataTable("length of the games", columns(number("moves", digits)), lengths.map((each) => [each.generation, each.moves]))) : null,
   ];
 }

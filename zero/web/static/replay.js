@@ -1,16 +1,14 @@
 // The replay of a recorded game: board, values, visits, and where all of it is recorded.
 
-import { announce, api, el } from "./app.js";
+import { api, el, serverLinks, svg } from "./app.js";
 import { Board } from "./board.js";
-import { counted, networkName, sourceName } from "./games.js";
+import { copyButton, percent } from "./charts.js";
+import { networkName, sourceName } from "./games.js";
 
 const PLAY_MS = 700; // between two moves of the automatic replay
 const ADDRESS_MS = 200; // waits this long before it writes the address: browsers refuse more than 100 changes in 30 s
-const PRIOR_MS = 150; // waits this long before it requests a prior, so that a moving slider requests only the last one
-const COPIED_MS = 2000; // the button shows for this time what it did
 const TOP_MOVES = 10;
 const CURVE = { width: 600, height: 190, left: 38, right: 8, top: 16, bottom: 24 };
-const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = { 1: "Black", [-1]: "White" };
 
 /** Shows a game. `path`: kind, lineage, generation, game. The address has the number of moves shown (`?move=12`). */
@@ -22,41 +20,18 @@ export async function showReplay(root, path, query) {
   return () => replay.close();
 }
 
-function svg(tag, attributes, ...children) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
-
-/** A digest, shortened, with a button that copies all of it. */
+/** A digest, of which the page shows the start, with a button that copies all of it. */
 function copyable(text, what) {
-  const code = el("code", { title: text }, text.slice(0, 12));
-  const button = el("button", { type: "button", class: "link", "aria-label": `Copy the ${what}` }, "copy");
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      button.textContent = "copied";
-    } catch {
-      // The clipboard needs https or this machine's own address: all of the digest is selected for the keyboard.
-      code.textContent = text;
-      getSelection().selectAllChildren(code);
-      button.textContent = "press Ctrl+C";
-    }
-    announce(`${what}: ${button.textContent}`);
-    setTimeout(() => (button.textContent = "copy"), COPIED_MS);
-  });
-  return [code, " ", button];
+  const code = el("code", { class: "digest", title: text }, text);
+  return [code, " ", copyButton(`Copy the ${what}`, code, () => text)];
 }
 
 const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
 class Replay {
   constructor(root, api_path, hash, data) {
     Object.assign(this, { path: api_path, hash, data, moves: data.moves, at: 0, timer: null });
     this.positions = positionsOf(data);
-    this.priors = new Map(); // answers by move
     const { game, board } = data;
     this.searched = game.kind !== "match"; // a match records moves only
     const list = `#/games?lineage=${encodeURIComponent(game.lineage)}${this.searched ? `&generation=${game.generation}` : ""}&kind=${game.kind}`;
@@ -72,12 +47,9 @@ class Replay {
     this.values = el("div", {});
     this.overlay = el("select", { onchange: () => this.draw() },
       el("option", { value: "visits" }, "visits of the search"),
-      el("option", { value: "prior" }, "prior of the network"),
       el("option", { value: "none" }, "nothing"),
     );
     this.continued = el("a", { class: "button" }, "Continue from here");
-    this.withPrior = el("input", { type: "checkbox", onchange: () => this.draw() });
-    this.priorText = el("p", { class: "muted" });
     this.table = el("tbody");
     this.curve = this.searched && this.makeCurve();
     root.append(
@@ -102,11 +74,9 @@ class Replay {
           this.searched && el("section", { class: "card" }, el("h2", {}, "Value"), this.curve, this.values),
           this.searched && el("section", { class: "card" },
             el("h2", {}, "Search in this position"),
-            el("label", {}, this.withPrior, "compute the prior with the recorded network"),
-            this.priorText,
             el("div", { class: "scroll" },
               el("table", { class: "data" },
-                el("thead", {}, el("tr", {}, ["move", "visits", "share", "prior"].map((title, at) => el("th", { scope: "col", class: at ? "num" : null }, title)))),
+                el("thead", {}, el("tr", {}, ["move", "visits", "share"].map((title, at) => el("th", { scope: "col", class: at ? "num" : null }, title)))),
                 this.table,
               ),
             ),
@@ -121,14 +91,12 @@ class Replay {
 
   close() {
     clearInterval(this.timer);
-    clearTimeout(this.asking);
     clearTimeout(this.writing);
     window.removeEventListener("keydown", this.onKey);
-    this.closed = true;
   }
 
   summary() {
-    const { game, networks, same_moves: same, board, fault } = this.data;
+    const { game, networks, board, fault } = this.data;
     const badges = [];
     if (game.wrong_resignation) badges.push(["wrong resignation", "bad"]);
     if (game.never_resigns && game.kind === "selfplay") badges.push(["calibration game: no one may resign", ""]);
@@ -139,12 +107,12 @@ class Replay {
       `Black ${player("black")}, White ${player("white")}: `, el("strong", {}, game.score),
       ` after ${game.moves} moves (${game.end}${fault && `: ${fault}`}). ${title} ${board.rows}×${board.columns}${rules}. `,
       badges.map(([text, className]) => [el("span", { class: `badge ${className}` }, text), " "]),
-      same > 0 && el("a", { href: `#/games?actions=${game.actions}` }, `${counted(same, "other game")} with the same moves`),
     );
   }
 
   record() {
     const { game, networks, links, tag, neighbours } = this.data;
+    const servers = serverLinks(links);
     const file = ["File", el("a", { href: `${this.path}/sgf`, download: "" }, "SGF")];
     const rows = game.kind === "match" ? [["Match", el("code", {}, game.path)], file] : [
       ["Generation", el("a", { href: `#/lineages/${game.lineage}/${game.generation}` }, tag)],
@@ -158,8 +126,7 @@ class Replay {
         return [`Network of ${colour === "black" ? "Black" : "White"}`, [link, " ", copyable(sha256, `SHA-256 of the network of ${colour}`)]];
       }),
       file,
-      links.mlflow && ["MLflow", el("a", { href: links.mlflow, target: "_blank", rel: "noopener" }, `model of ${game.lineage} ↗`)],
-      links.prefect && ["Prefect", el("a", { href: links.prefect, target: "_blank", rel: "noopener" }, "runs ↗")],
+      servers.length > 0 && ["Servers", servers.flatMap((link) => [link, " "])],
     ];
     const neighbour = (number, text) =>
       number !== null && el("a", { href: `#/games/${game.kind}/${game.lineage}/${game.generation}/${number}` }, text);
@@ -185,7 +152,6 @@ class Replay {
     const last = this.moves[this.at - 1];
     const overlay = this.overlay.value;
     const visits = next?.visits ? Object.entries(next.visits).map(([action, count]) => [Number(action), count]) : [];
-    const prior = this.priors.get(this.at)?.prior;
     const numPoints = this.positions[0].length;
     const heat = new Array(numPoints).fill(0);
     const most = Math.max(1, ...visits.map(([, count]) => count));
@@ -194,7 +160,6 @@ class Replay {
       stones: this.positions[this.at],
       last: last ? last.action : null,
       heat: next && overlay === "visits" ? heat : null,
-      prior: next && overlay === "prior" && prior ? prior.slice(0, numPoints).map((each) => each / Math.max(...prior)) : null,
       ownership: next || overlay === "none" ? null : ownership,
     });
     this.slider.value = String(this.at);
@@ -206,13 +171,11 @@ class Replay {
     if (!this.searched) return;
     this.marker.setAttribute("x1", this.x(this.at));
     this.marker.setAttribute("x2", this.x(this.at));
-    this.showValues(next, prior && this.priors.get(this.at));
-    this.showTable(next, visits, prior, names);
-    if (next && !prior && (this.withPrior.checked || overlay === "prior")) this.askPrior();
-    else this.priorText.textContent = this.priorNote();
+    this.showValues(next);
+    this.showTable(next, visits, names);
   }
 
-  showValues(next, evaluated) {
+  showValues(next) {
     if (!next) {
       this.values.replaceChildren(el("p", {}, `Result: ${this.data.game.score}`));
       return;
@@ -220,17 +183,16 @@ class Replay {
     const rows = [
       ["root of the search", next.value_black, next.value],
       ["most visited move", next.best_value_black, next.best_value],
-      evaluated && ["network alone", evaluated.value_black, evaluated.value],
     ];
     const heading = (text) => el("th", { scope: "col", class: "num" }, text);
     const head = el("tr", {}, el("td", {}), heading("for Black"), heading(`for ${COLOURS[next.colour]}, to move`));
-    const body = rows.filter(Boolean).map(([name, ...values]) =>
+    const body = rows.map(([name, ...values]) =>
       el("tr", {}, el("th", { scope: "row" }, name), values.map((value) => el("td", { class: "num" }, signed(value)))),
     );
     this.values.replaceChildren(el("table", { class: "data" }, el("thead", {}, head), el("tbody", {}, body)));
   }
 
-  showTable(next, visits, prior, names) {
+  showTable(next, visits, names) {
     const total = visits.reduce((sum, [, count]) => sum + count, 0);
     const rows = [...visits].sort((one, other) => other[1] - one[1] || one[0] - other[0]).slice(0, TOP_MOVES);
     if (next && !rows.some(([action]) => action === next.action)) {
@@ -242,36 +204,11 @@ class Replay {
         el("td", {}, names[action], action === next.action && el("span", { class: "badge" }, "played")),
         number(total ? String(count) : "–"),
         number(total ? percent(count / total) : "–"),
-        number(prior ? percent(prior[action]) : "–"),
       ),
     );
     const text = next ? "A fast search, which records no visits." : "The game is over: no search.";
-    if (!total) cells.push(el("tr", {}, el("td", { colspan: "4", class: "muted" }, text)));
+    if (!total) cells.push(el("tr", {}, el("td", { colspan: "3", class: "muted" }, text)));
     this.table.replaceChildren(...cells);
-  }
-
-  priorNote() {
-    const found = this.priors.get(this.at);
-    return found ? `Prior of ${networkName(found.network.name, found.network.sha256)}, ${found.note}.` : "";
-  }
-
-  askPrior() {
-    const move = this.at;
-    this.priorText.textContent = "The network computes …";
-    clearTimeout(this.asking);
-    this.asking = setTimeout(async () => {
-      try {
-        this.priors.set(move, await api(`${this.path}/prior?move=${move}`));
-        if (!this.closed && this.at === move) this.draw();
-      } catch (error) {
-        this.withPrior.checked = false;
-        if (this.overlay.value === "prior") this.overlay.value = "visits";
-        if (this.closed) return;
-        this.draw();
-        this.priorText.textContent = error.message;
-        announce(error.message);
-      }
-    }, PRIOR_MS);
   }
 
   x(move) {

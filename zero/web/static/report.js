@@ -1,6 +1,6 @@
 // The report of a generation, in the page and in the file of `zero report`; also two generations side by side.
 
-import { api, el } from "./app.js";
+import { api, el, serverLinks } from "./app.js";
 import { smallBoard } from "./board.js";
 import { card, chartCard, dataTable, digits, duration, integer, percent } from "./charts.js";
 
@@ -95,8 +95,6 @@ function header(report, other) {
   const word = decisionWord({ kind: report.kind, promoted: report.decision?.promoted });
   const date = report.recorded_ms && new Date(report.recorded_ms).toISOString().slice(0, 16).replace("T", " ");
   const tone = word === "promoted" ? "good" : word === "refused" ? "bad" : "";
-  const links = ["prefect", "mlflow"].filter((name) => /^https?:/.test(report.links[name] ?? ""));
-  const names = { prefect: "Prefect", mlflow: "MLflow" };
   return el(
     "header",
     {},
@@ -109,7 +107,7 @@ function header(report, other) {
       el("span", { class: "badge" }, `champion of generation ${report.champion_generation}`),
       report.health && el("span", { class: `badge ${{ healthy: "good", dead: "bad", warning: "bad" }[report.health.verdict] ?? ""}` }, `training ${report.health.verdict}`),
       el("span", { class: "muted" }, date ? `recorded ${date} UTC` : "time not recorded"),
-      links.map((name) => el("a", { href: report.links[name], target: "_blank", rel: "noopener" }, `${names[name]} ↗`)),
+      serverLinks(report.links),
     ),
   );
 }
@@ -188,18 +186,14 @@ function lossCard(reports, title, names) {
   return chartCard(title, spec, `${title} over the optimiser steps; at the end ${last.join("; ")}.`, dataTable(title, columns, rows), lacks && missing("The loss of the constant predictor"));
 }
 
-function healthCard({ health, checks }, tag) {
+function healthCard({ health }, tag) {
   const title = titled("Health of the training", tag);
   if (!health) return card(title, missing("The health checks"));
   const tone = { healthy: "good", warning: "bad", dead: "bad" }[health.verdict] ?? "";
-  const columns = ["check", { title: "value", num: true, format: digits }, { title: "limit", num: true, format: digits }, "result"];
-  const rows = checks.map((check) => [check.name, check.value, check.limit, check.passed ? "passed" : "failed"]);
   return card(
     title,
     el("p", {}, el("span", { class: `badge ${tone}` }, health.verdict), ` explained variance ${health.explained_variance === null ? "not known" : percent(health.explained_variance)}`),
     health.findings.length ? el("ul", {}, health.findings.map((line) => el("li", {}, line))) : el("p", {}, "Every check passed."),
-    rows.length ? dataTable("health checks", columns, rows) : null,
-    el("p", { class: "muted" }, "Values are means over the last quarter of the curve, limits are those of this version."),
   );
 }
 
