@@ -168,6 +168,8 @@ def test_two_runs_are_compared_row_by_row():
     ]
     assert "note: cpu was Zen 4, it is Zen 5" in comparison_text(old, run_of(row("search", 1), cpu="Zen 5"))
     assert "note: seconds was 5.0, it is 1.0" in comparison_text(old, run_of(row("search", 1), seconds=1.0))
+    other = old.model_copy(update={"settings": {}})  # as of `benchmarks.workers`
+    assert "note: repeats was None, it is 3" in comparison_text(other, new)
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path):

@@ -32,7 +32,7 @@ EXPERIMENTS = {
     "compare": ("compare", LINEAGE, "taught", *PLAYED),
     "tune": ("tune", LINEAGE, "c_puct", "0.5", "4", "--per-trial", "4", *PLAYED),
     "evaluate": ("evaluate", LINEAGE, "--json"),
-    "curves": ("curves", LINEAGE, "taught", "--dataset", DATASET, "--over", "generations", "--json"),
+    "curves": ("curves", LINEAGE, "--over", "generations", "--json"),
     "openings": ("openings", LINEAGE, "--json"),
 }
 FOLDERS = ("matches", "tournaments", "comparisons", "tunings", "ladders", "evaluation", "curves", "openings")
