@@ -20,7 +20,7 @@ from zero.config.params import LearningRateStep
 from zero.errors import ParamsError
 from zero.network.learner import Learner, StepResult, ema_decay_after
 from zero.network.losses import Targets, data_losses, kl_divergence, value_statistics, weighted_sum
-from zero.network.model import AlphaZeroNetwork, Predictions, ValueHead
+from zero.network.model import AlphaZeroNetwork, Predictions
 from zero.network.spec import network_spec
 from zero.network.weights import load_network, new_network
 
@@ -222,12 +222,11 @@ def test_the_factor_of_earlier_generations_does_not_apply_without_a_target():
 def test_a_wrong_value_and_a_wrong_owner_near_1_have_a_gradient(precision):
     """In bf16 a tanh of 3.5 is 1.0, and its gradient 0."""
     model = new_network(TINY.model_copy(update={"ownership_head": True}), GO5, 5)
-    assert isinstance(model.value_head, ValueHead) and model.ownership_head is not None
-    outputs = (model.value_head.output, model.ownership_head.output)
-    biases = [output.bias for output in outputs if output.bias is not None]
+    parameters = dict(model.named_parameters())
+    biases = [parameters[f"{head}.output.bias"] for head in ("value_head", "ownership_head")]
     with torch.no_grad():
-        for output, bias in zip(outputs, biases, strict=True):
-            output.weight.zero_()
+        for head, bias in zip(("value_head", "ownership_head"), biases, strict=True):
+            parameters[f"{head}.output.weight"].zero_()
             bias.fill_(3.5)
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         found = model.predict(as_images(random_planes(4)))
