@@ -95,7 +95,7 @@ def test_a_lineage_that_is_named_twice_or_unknown(lineage: Lineage) -> None:
 
 
 def test_only_opponents_with_one_rating_are_drawn() -> None:
-    def rated(number: int, level_1: float) -> Ladder:
+    def rated(number: int, level_1: float, *others: str) -> Ladder:
         rows = [
             LadderRow(
                 elo=elo, low=elo, high=elo, group=group, games=2, opponents=1,
@@ -106,12 +106,13 @@ def test_only_opponents_with_one_rating_are_drawn() -> None:
             for digit, name, kind, elo, group in (
                 ("a", "GNU Go 10", "gtp", 1800.0, 0), ("b", "GNU Go 1", "gtp", level_1, 0),
                 ("c", "random", "random", 5.0, 0), ("d", "elsewhere", "gtp", 7.0, 1),
+                *(("e", name, "gtp", 9.0, 0) for name in others),
             )
         ]  # fmt: skip
         return ladder(str(number)).model_copy(update={"rows": tuple(rows), "curve": ()})
 
     assert common_opponents([rated(1, 1557.0)]) == {"GNU Go 10": 1800.0, "GNU Go 1": 1557.0}
-    assert common_opponents([rated(1, 1557.0), rated(2, 1681.0)]) == {"GNU Go 10": 1800.0}
+    assert common_opponents([rated(1, 1557.0), rated(2, 1681.0, "leelaz")]) == {"GNU Go 10": 1800.0}
 
 
 def test_equal_curves_give_an_equal_picture() -> None:

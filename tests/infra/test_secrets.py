@@ -29,6 +29,16 @@ def test_a_second_run_changes_nothing_and_another_cluster_shares_no_password(sec
         assert path.read_bytes() != before[path.name], path.name
 
 
+def test_a_damaged_key_of_dask_is_named_with_a_remedy(tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / "dask-key.pem").write_text("no key")
+    for _ in range(2):  # with its certificate and without
+        done = make(tmp_path, check=False)
+        assert done.returncode == 1
+        assert "error: dask-key.pem in" in done.stderr and "delete it and dask.pem" in done.stderr
+        (tmp_path / "dask.pem").unlink(missing_ok=True)
+
+
 def test_a_changed_password_tells_which_files_no_longer_fit(tmp_path: Path) -> None:
     make(tmp_path)
     (tmp_path / "mlflow-database-password").unlink()

@@ -50,7 +50,7 @@ def test_a_saturated_value_head_is_dead_and_each_sign_is_reported():
     assert health.verdict == "dead"
     assert health.explained_variance == pytest.approx(1 - 0.9 / 0.27)
     does_not_beat, saturated, constant, vanished = health.findings
-    assert does_not_beat == "the value loss 0.900 does not beat 0.270, the loss of the best constant value"
+    assert does_not_beat == "the value loss 0.9 does not beat 0.27, the loss of the best constant value"
     assert saturated == "100% of the values are saturated (0.99 or more from 0)"
     assert constant == "the value is nearly the same in all positions: its standard deviation is 0"
     assert vanished == "the gradient of the value head has vanished: its norm is 0"
@@ -76,7 +76,7 @@ def test_the_last_lines_decide():
 @pytest.mark.parametrize(
     ("changes", "finding"),
     [
-        ({"value_loss": 0.3}, "the value loss 0.300 does not beat 0.270, the loss of the best constant value"),
+        ({"value_loss": 0.3}, "the value loss 0.3 does not beat 0.27, the loss of the best constant value"),
         ({"saturated_values": 0.95}, "95% of the values are saturated (0.99 or more from 0)"),
         ({"policy_entropy": 0.001}, "the policy has collapsed: its entropy is 0.001 nats"),
         ({"policy_gradient_norm": 1e-9}, "the gradient of the policy head has vanished: its norm is 1e-09"),
@@ -108,6 +108,7 @@ def test_a_collapsed_policy_is_reported_although_the_value_is_not_judged():
     health = judged(*[collapsed] * 8)
     assert health.verdict == "unknown"
     assert health.lines() == ["the policy has collapsed: its entropy is 1e-05 nats"]
+    assert health.sentence() == "the health of the value is not known: all value targets of the window are equal"
 
 
 def test_a_training_of_few_steps_is_not_judged():

@@ -23,6 +23,8 @@ from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Champion, GameRecord, GenerationId
 from zero.web import games as games_module
 from zero.web.app import WebSettings, new_app
+from zero.web.games import RecordedGames
+from zero.web.index import GameIndex, GameRow, Status
 
 THRESHOLD = -0.5
 
@@ -280,3 +282,22 @@ print(len(games.replay(rows[0])["moves"]) > 0, "torch" in sys.modules)
 def test_the_list_and_a_replay_need_no_torch(recorded) -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH, str(recorded[1].home)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True False\n"
+
+
+def test_a_list_with_nothing_pending_lacks_no_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index may become complete between the two answers."""
+    asked: list[str] = []
+    monkeypatch.setattr(GameIndex, "refresh_soon", lambda _: None)
+
+    def status(_: GameIndex) -> Status:
+        asked.append("status")
+        return Status(0, ())
+
+    def find(*_: object) -> tuple[int, list[GameRow]]:
+        asked.append("find")
+        return 0, []
+
+    monkeypatch.setattr(GameIndex, "status", status)
+    monkeypatch.setattr(GameIndex, "find", find)
+    RecordedGames(tmp_path).list({})
+    assert asked == ["status", "find"]

@@ -344,3 +344,18 @@ def test_a_fault_of_the_program_is_shown(lineage: MadeLineage, monkeypatch: pyte
     index = GameIndex(lineage.home)
     index.refresh_soon(wait_seconds=60.0)
     assert index.status().notes == ("the index of games failed (ZeroDivisionError); the server's log has the cause",)
+
+
+def test_a_fault_in_one_generation_does_not_hide_the_others(
+    lineage: MadeLineage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(data: bytes, source: str) -> GameColumns:
+        if "gen-0002" in source:
+            raise ValueError(source)
+        return read_summaries(data, source)
+
+    monkeypatch.setattr(index_module, "read_summaries", faulty)
+    index = GameIndex(lineage.home)
+    index.refresh_soon(wait_seconds=60.0)
+    assert {row.generation for row in rows_of(index)} == {1}
+    assert index.status() == (0, ("made/gen-0002: ValueError; the server's log has the cause",))

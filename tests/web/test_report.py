@@ -12,6 +12,7 @@ from tests.web.made_lineage import NUM_GAMES, make_lineage, make_project, weight
 from zero.cli.app import app
 from zero.cli.report import report_file
 from zero.errors import LineageError, StorageError
+from zero.statistics import wilson_interval
 from zero.web import assets, report
 from zero.web.assets import vega_bundle
 from zero.web.report import GenerationReport, report_html, report_of
@@ -44,6 +45,7 @@ def test_a_generation_with_games_has_everything(home):
     found = report_of(home, "go9/gen-0003")
     assert (found.kind, found.champion_generation, found.opponent_generation) == ("decision", 3, 1)
     assert found.decision and found.decision.challenger == weights("go9", 3) and found.decision.match.score == 0.7
+    assert found.interval == wilson_interval(0.7, found.decision.match.unique_games)
     assert found.previous and found.previous.tag == "go9/gen-0002" and found.next_generation is None
     assert found.numbers.values["value_loss"] == 0.64 and found.numbers.values["seconds"] == 7400
     assert found.numbers.curve and found.numbers.curve["constant_value_loss"] == (0.99,) * 10

@@ -5,7 +5,7 @@ moves and the outcomes of held-out games (`zero evaluate`). Several lineages are
 one point, such as one that learned from imported games alone, is drawn as a line.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -113,18 +113,18 @@ def lineage_curves(
     )
 
 
-def common_opponents(ladders: Iterable[Ladder]) -> dict[str, float]:
-    """Ratings of the opponents by name, without those whose rating differs between the ladders.
+def common_opponents(ladders: Collection[Ladder]) -> dict[str, float]:
+    """Ratings of the opponents by name that have one rating, the same in each ladder.
 
     With several ladders that leaves the anchor. A random player is left out: it is far from all others.
     """
-    found: dict[str, set[float]] = {}
+    found: dict[str, list[float]] = {}
     for ladder in ladders:
         group = _group_of_curve(ladder)  # ratings of other groups are on another scale
         for row in ladder.rows:
             if row.group == group and row.entry.kind not in ("network", "random"):
-                found.setdefault(row.entry.name, set()).add(row.elo)
-    return {name: elos.pop() for name, elos in found.items() if len(elos) == 1}
+                found.setdefault(row.entry.name, []).append(row.elo)
+    return {name: elos[0] for name, elos in found.items() if elos == elos[:1] * len(ladders)}
 
 
 def curves_table(curves: Curves) -> Table:

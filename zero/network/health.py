@@ -51,16 +51,16 @@ class Health(Manifest):
     verdict: Verdict
     """`dead`: the value head is constant or saturated and does not beat the best constant; the next training restarts
     from the checkpoint that this one started from. `warning`: something is wrong, but training continues. `unknown`:
-    the checks could not be computed."""
+    the value could not be judged; other problems are findings all the same."""
     explained_variance: float | None
     """1 - value loss / loss of the best constant value; None if all targets are equal."""
     findings: tuple[str, ...]
-    """One sentence for each problem, or for what is not known."""
+    """One sentence for each problem; if the verdict is `unknown`, the first one says why."""
 
     def sentence(self) -> str:
         """The verdict, and what is known of the value."""
         if self.verdict == "unknown":
-            return "; ".join(self.findings)
+            return self.findings[0]
         explained = self.explained_variance
         known = "" if explained is None else f"; the value explains {explained:.0%} of the variance of its targets"
         return f"{self.verdict}{known}"
@@ -130,7 +130,7 @@ def _value_findings(means: "StepResult", explained: float | None) -> tuple[list[
     constant = means.value_deviation < CONSTANT_RATIO * sqrt(means.constant_value_loss)
     if no_better:
         findings.append(
-            f"the value loss {means.value_loss:.3f} does not beat {means.constant_value_loss:.3f}, the loss of the "
+            f"the value loss {means.value_loss:.3g} does not beat {means.constant_value_loss:.3g}, the loss of the "
             "best constant value"
         )
     if saturated:

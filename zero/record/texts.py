@@ -46,7 +46,8 @@ def match_interval(match: MatchResult) -> tuple[float, float]:
 
     `MatchResult.interval` of a gating match counts all games.
     """
-    return wilson_interval(match.score, match.unique_games)
+    # A corrupt record may have numbers out of range; the audit reports them.
+    return wilson_interval(min(max(match.score, 0.0), 1.0), max(match.unique_games, 1))
 
 
 def match_sentence(match: MatchResult) -> str:

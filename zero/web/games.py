@@ -120,8 +120,9 @@ class RecordedGames:
         except ValidationError as error:
             raise _query_error(error) from None
         self._index.refresh_soon()
+        status = self._index.status()  # first, so that nothing pending means that no game is missing
         total, rows = self._index.find(page, page.offset, min(page.limit, MAX_GAMES))
-        return {"total": total, "games": [each._asdict() for each in rows], "index": self._index.status()._asdict()}
+        return {"total": total, "games": [each._asdict() for each in rows], "index": status._asdict()}
 
     def filters(self) -> dict[str, Any]:
         """The values that games can be filtered by, and how many generations the index lacked."""

@@ -1,8 +1,8 @@
 """The index of a project's recorded games and finished matches: one row per game in memory, for the pages.
 
-A new server reads all of them in the background, the newest generation of each lineage first. Later it reads only new
-generations, by the commits of their tags, and of their shards only the columns without visits. A match is generation 0
-of its own "lineage", see `zero.web.matches`.
+A new server reads all of them in the background: lineage by lineage, the newest generation first, then the matches.
+Later it reads only new generations, by the commits of their tags, and of their shards only the columns without visits.
+A match is generation 0 of its own "lineage", see `zero.web.matches`.
 """
 
 import logging
@@ -220,7 +220,7 @@ class GameIndex:
         thread.join(wait_seconds)
 
     def refresh(self) -> None:
-        """Reads all generations and matches that the index lacks, the newest of each lineage first.
+        """Reads all generations and matches that the index lacks: lineage by lineage, the newest first.
 
         Raises:
           LineageError: git cannot list the tags.
@@ -273,6 +273,10 @@ class GameIndex:
             found = read()
         except ZeroError as error:
             found = _Indexed(commit, note=f"{_title(lineage, number)}: {error}")
+        except Exception as error:  # the others are read all the same
+            log.exception("the games of %s failed", _title(lineage, number))
+            note = f"{_title(lineage, number)}: {type(error).__name__}; the server's log has the cause"
+            found = _Indexed(commit, note=note)
         with self._lock:
             self._generations[lineage, number] = found._replace(read_at=time.monotonic())
 
@@ -345,7 +349,8 @@ def _is_chosen(chosen: GameFilter, row: GameRow) -> bool:
 def _named(known: dict[tuple[str, int], _Indexed], rows: list[GameRow]) -> list[GameRow]:
     """The rows with the names of their players: the generation that trained a network, or the player of a match.
 
-    If branches have made the same network, it is the generation of the game's own lineage.
+    If branches have made the same network, it is the generation of the game's own lineage. A player has its name of
+    that match.
     """
     names: dict[str, list[str]] = {}
     for (lineage, number), found in sorted(known.items()):
@@ -353,14 +358,13 @@ def _named(known: dict[tuple[str, int], _Indexed], rows: list[GameRow]) -> list[
         for digest, name in (*trained, *found.players):
             names.setdefault(digest, []).append(name)
 
-    def name_of(lineage: str, digest: str) -> str | None:
-        own = (each for each in names.get(digest, ()) if each.startswith(f"{lineage}/"))
+    def name_of(row: GameRow, digest: str) -> str | None:
+        if name := dict(known[row.lineage, row.generation].players).get(digest):
+            return name
+        own = (each for each in names.get(digest, ()) if each.startswith(f"{row.lineage}/"))
         return next(own, next(iter(names.get(digest, ())), None))
 
-    return [
-        row._replace(black_name=name_of(row.lineage, row.black), white_name=name_of(row.lineage, row.white))
-        for row in rows
-    ]
+    return [row._replace(black_name=name_of(row, row.black), white_name=name_of(row, row.white)) for row in rows]
 
 
 def _title(lineage: str, number: int) -> str:

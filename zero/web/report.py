@@ -33,6 +33,7 @@ from zero.record.lineages import ProjectRecord, workspace_generations
 from zero.record.metrics import Resignation
 from zero.record.objects import CommittedFiles
 from zero.record.provenance import attestation_digest
+from zero.record.texts import match_interval
 from zero.storage.layout import GAMES_DIR, LEDGER_FILE, MATCH_DIR, TRAINING_CURVE, TRAINING_METRICS, workspace_dir
 from zero.storage.manifests import GameSet, LedgerEntry, Manifest, PromotionDecision
 from zero.web.assets import STATIC_DIR, inlined_modules, vega_bundle
@@ -170,6 +171,8 @@ class GenerationReport(Manifest):
     """Time of the commit, milliseconds since 1970."""
     board: BoardShape | None
     decision: PromotionDecision | None
+    interval: tuple[float, float] | None
+    """95 % interval of the score of its match; see `zero.record.texts.match_interval`."""
     champion_generation: int
     opponent_generation: int | None
     """Generation of the champion that the challenger played."""
@@ -221,6 +224,7 @@ def generation_report(home: Path, generations: Sequence[Generation], number: int
         recorded_ms=generation.recorded_ms,
         board=BoardShape(game=params.game.name, rows=rules.rows, columns=rules.columns) if params and rules else None,
         decision=entry.decision,
+        interval=match_interval(entry.decision.match) if entry.decision else None,
         champion_generation=entry.champion_generation,
         opponent_generation=previous.read_entry().champion_generation if previous and entry.decision else None,
         warnings=tuple(warning_lines(generation)),

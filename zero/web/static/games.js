@@ -102,10 +102,10 @@ class GameList {
       el("details", { class: "card", open: isWide || query.size > 0 }, el("summary", {}, "Filters"), this.form),
       this.count,
       this.missing,
+      this.pages, // above the list, which has a link in each row
       el("div", { class: "card scroll" },
         el("table", { class: "data games", "aria-label": "Recorded games" }, el("thead", {}, el("tr", {}, headings)), this.rows),
       ),
-      this.pages,
     );
     this.rows.addEventListener("click", (event) => this.clicked(event));
   }
@@ -162,7 +162,8 @@ class GameList {
 
   /** Changes filters, in the address too, and shows the first page. */
   set(changes) {
-    this.query.delete("offset");
+    const known = new Set(this.values().map(([name]) => name));
+    for (const name of [...this.query.keys()]) if (!known.has(name)) this.query.delete(name); // of older addresses too
     for (const [name, value] of Object.entries(changes)) {
       if (value) this.query.set(name, value);
       else this.query.delete(name);

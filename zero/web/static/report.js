@@ -112,9 +112,9 @@ function header(report, other) {
   );
 }
 
-function decisionCard({ decision, opponent_generation: opponent }, tag) {
+function decisionCard({ decision, interval, opponent_generation: opponent }, tag) {
   const { match, promoted, threshold } = decision;
-  const [low, high] = match.interval;
+  const [low, high] = interval;
   const games = ({ wins, losses, draws }) => wins + losses + draws;
   const rows = { "as Black": match.as_black, "as White": match.as_white, all: match };
   const sides = Object.entries(rows).map(([side, each]) => [side, games(each), each.wins, each.losses, each.draws, games(each) ? (each.wins + each.draws / 2) / games(each) : null]);
