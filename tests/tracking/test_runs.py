@@ -9,6 +9,7 @@ import pytest
 from tests.made_generations import recorded_in
 from tests.tracking.lineage import CURVES, STEPS, WINDOW_MD5
 from tests.tracking.server import history, runs_of
+from zero.statistics import wilson_interval
 from zero.storage.files import canonical_line, sha256_bytes
 from zero.tracking.backfill import track_generation
 from zero.tracking.pages import flatten
@@ -61,7 +62,8 @@ def test_parents_are_compared_by_their_match(client, go9):
     runs = runs_of(client, "go9")
     names = ("promoted", "score", "score_low", "score_high", "unique_games", "mean_length")
     numbers = {n: [runs[n, "generation"].data.metrics[f"4-gating/{name}"] for name in names] for n in "12"}
-    assert numbers == {"1": [1, 0.75, 0.505, 0.898, 15, 31.25], "2": [0, 0.375, 0.185, 0.614, 15, 31.25]}
+    intervals = wilson_interval(0.75, 15), wilson_interval(0.375, 15)  # over the unique games
+    assert numbers == {"1": [1, 0.75, *intervals[0], 15, 31.25], "2": [0, 0.375, *intervals[1], 15, 31.25]}
     assert runs["2", "generation"].data.metrics["1-selfplay/mean_length"] == 37.5
     assert runs["2", "gating"].data.metrics["wins_as_black"] == 3
     assert runs["2", "selfplay"].data.metrics["ended_passes"] == 23
@@ -85,13 +87,13 @@ def test_the_description_shows_the_gate_and_where_to_go_from_there(client, go9, 
     note = run.data.tags["mlflow.note.content"]
     picture, sentence, *others = note.split("\n\n")
     assert picture == f"![the score and its interval](get-artifact?path=gate.svg&run_uuid={run.info.run_id})"
-    score = "37.5% (95 % interval 18.5% to 61.4%) in 16 games against generation 1, 55% was needed"
+    score = "37.5% (95 % interval 18.0% to 62.1%) in 16 games against generation 1, 55% was needed"
     assert sentence == f"the challenger scored {score}; the champion stays"
     assert "Champion: generation 1. Play against it: `zero play go9/gen-0002`" in others
     assert f"(#/experiments/{run.info.experiment_id}/runs?viewStateShareKey=generations)" in note
     drawn = Path(client.download_artifacts(run.info.run_id, "gate.svg", str(tmp_path))).read_text()
     texts = [text.text for text in ElementTree.fromstring(drawn) if text.tag.endswith("text")]
-    assert texts == ["refused: 37.5% of 16 games (18.5% to 61.4%)", "55% is needed"]
+    assert texts == ["refused: 37.5% of 16 games (18.0% to 62.1%)", "55% is needed"]
 
 
 def test_the_view_shows_metrics_and_tags_that_the_runs_have(client, go9):
