@@ -234,9 +234,11 @@ class NetworkParams(Section):
     global_pooling: bool = False
     """True: the second half of the blocks also gets means and maxima over the board (KataGo; not in the paper)."""
     ownership_head: bool = False
-    """True: training also predicts the owner of each point at the end of the game (KataGo; not in the paper)."""
+    """True: training also predicts the owner of each point at the end of the game (KataGo; not in the paper). The head
+    learns only with `training.ownership_loss_weight` above 0, and only from games that were played out."""
     score_head: bool = False
-    """True: training also predicts the margin at the end of the game (KataGo; not in the paper)."""
+    """True: training also predicts the margin at the end of the game (KataGo; not in the paper). The head learns only
+    with `training.score_loss_weight` above 0, and only from games that were played out."""
     pooled_heads: Annotated[bool, Field(strict=True, exclude_if=not_)] = False
     """True: the policy head has the same weights at every point and adds features pooled over the board; the value head
     has the pooled features only (KataGo; not in the paper). False: the heads of the paper."""
