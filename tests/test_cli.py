@@ -83,7 +83,7 @@ def test_a_project_without_a_lineage_begins_with_make_generation(tmp_path: Path)
 def test_each_lineage_is_a_line_with_generation_champion_and_decision(home: Path) -> None:
     heading, tiny = overview_lines(home)[2:4]
     assert heading.split()[:3] == ["lineage", "generation", "champion"]
-    assert tiny.split(maxsplit=2) == ["tiny", "1", "generation 1  promoted, 58.8% (95 % interval 53.9% to 63.5%)"]
+    assert tiny.split(maxsplit=2) == ["tiny", "1", "generation 1  promoted, 58.8% (95 % interval 53.8% to 63.5%)"]
     text = "\n".join(overview_lines(home))
     assert "the servers do not run; `make up` starts them" in text and "  make generation LINEAGE=tiny " in text
 
@@ -122,7 +122,7 @@ def test_the_servers_that_answer_are_listed(home: Path) -> None:
 def test_a_generation_ends_with_five_lines(home: Path) -> None:
     lines = zero(home, "status", "--last", "tiny", ZERO_HOME=str(home), PYTHONPATH=str(SOURCE_DIR)).stdout.splitlines()
     assert lines[0] == (
-        "tiny/gen-0001: the challenger scored 58.8% (95 % interval 53.9% to 63.5%) in 400 games, 55% was needed; "
+        "tiny/gen-0001: the challenger scored 58.8% (95 % interval 53.8% to 63.5%) in 400 games, 55% was needed; "
         "it is the new champion"
     )
     assert [line.split(":")[0] for line in lines[1:]] == ["look at it", "play it", "next generation", "stop"]

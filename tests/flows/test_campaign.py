@@ -54,7 +54,7 @@ def test_the_log_follows_the_generations(
 ) -> None:
     with caplog.at_level(logging.INFO, "campaign"):
         run(Loop(workspace), monkeypatch, 2)
-    score = "the challenger scored 58.8% (95 % interval 53.9% to 63.5%) in 400 games, 55% was needed"
+    score = "the challenger scored 58.8% (95 % interval 53.8% to 63.5%) in 400 games, 55% was needed"
     assert caplog.messages == [
         "the next generation (1 of 2) begins; Prefect shows its progress",
         f"tiny/gen-0003: {score}; it is the new champion",
