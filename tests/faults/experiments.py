@@ -81,9 +81,18 @@ def result_of(project: Project, output: str) -> dict[str, str]:
     return found
 
 
+def compare(expected: dict[str, str], found: dict[str, str]) -> set[str]:
+    """What differs; shows output that does."""
+    if expected.get("output") != found.get("output"):
+        print(f"  expected {expected.get('output')}\n  found    {found.get('output')}", flush=True)
+    return {key for key in expected | found if expected.get(key) != found.get(key)}
+
+
 def without_times(text: str) -> str:
     """JSON without the fields that hold times."""
-    return json.dumps(json.loads(text, object_hook=lambda tree: {k: v for k, v in tree.items() if k not in UNTIMED}))
+    return json.dumps(
+        json.loads(text, object_hook=lambda tree: {k: v for k, v in tree.items() if k not in UNTIMED}), sort_keys=True
+    )
 
 
 def interrupted(project: Project, words: tuple[str, ...], num_events: int, choice: random.Random) -> tuple[int, str]:
@@ -134,13 +143,13 @@ def main() -> int:
             status, output = project.run("zero", *EXPERIMENTS[name])
             assert (status == 0) == (name != "import"), output  # a second import is refused
             again = result_of(project, output)
-            different = {key for key in expected | again if expected.get(key) != again.get(key)}
+            different = compare(expected, again)
             while num_faults < options.kills:
                 project.put_back("before")
                 injected, output = interrupted(project, EXPERIMENTS[name], num_events, choice)
                 num_faults += injected
                 found = result_of(project, output)
-                different |= {key for key in expected | found if expected.get(key) != found.get(key)}
+                different |= compare(expected, found)
             num_different += len(different)
             said = "equal" if not different else f"DIFFERENT: {', '.join(sorted(different))}"
             seconds = time.monotonic() - begun
