@@ -372,10 +372,11 @@ def _match_page(folder: Path) -> Page:
 
 def _match_metrics(table: MatchTable) -> dict[str, float]:
     result = table.result
+    low, high = match_interval(result)
     metrics: dict[str, float] = {
         "score": result.score,
-        "score_low": match_interval(result)[0],
-        "score_high": match_interval(result)[1],
+        "score_low": low,
+        "score_high": high,
         "wins": result.wins,
         "losses": result.losses,
         "draws": result.draws,

@@ -41,12 +41,13 @@ def new_network(network: NetworkParams, game: GameParams, seed: int) -> AlphaZer
     model = _empty_network(network_spec(network, game))
     key = stream_of(seed, 0, INIT_PHASE, 0)[:2]
     stream = np.random.Generator(np.random.Philox(key=key))
+    is_identity = network.zero_init_residual and network.tower == "residual"  # each block, with its skip
     with torch.no_grad():
         # The order of the modules is the order of the draws: reordering their definitions changes the weights.
         for name, module in model.named_modules():
             if isinstance(module, nn.BatchNorm2d):
-                ends_block = name.endswith(".second.norm") and network.tower == "residual"
-                module.weight.fill_(0.0 if ends_block and network.zero_init_residual else 1.0)
+                ends_block = name.endswith(".second.norm")
+                module.weight.fill_(0.0 if is_identity and ends_block else 1.0)
                 module.bias.zero_()
                 assert module.running_mean is not None and module.running_var is not None
                 module.running_mean.zero_()

@@ -328,11 +328,12 @@ def training_data(generation: Generation) -> TrainingData:
 def match_numbers(decision: PromotionDecision) -> dict[str, float]:
     """The metrics of the match."""
     match = decision.match
+    low, high = match_interval(match)
     return {
         "promoted": float(decision.promoted),
         "score": match.score,
-        "score_low": match_interval(match)[0],
-        "score_high": match_interval(match)[1],
+        "score_low": low,
+        "score_high": high,
         "threshold": decision.threshold,
         "num_games": match.num_games,
         "unique_games": match.unique_games,
