@@ -15,7 +15,7 @@ DIGESTS = {
     "go19-paper": "fcfc69ff35176d17",
     "go5": "b56d8767f328ec4b",
     "go9-gpu": "58c80f19363b474e",
-    "go9-laptop": "e83e7e1fe95b6b23",
+    "go9-laptop": "cfd147fecf614e23",
     "go9-paper": "df1dca4a34dbc56e",
     "go9-simple": "d9d54586c1bb6e6f",
     "go9-supervised": "af937eb580c528d0",

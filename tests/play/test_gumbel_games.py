@@ -6,7 +6,9 @@ import pytest
 from tests.play.shards import GENERATION, MATCH, SEED, SELFPLAY, phase_of, play_shard
 from tests.search.evaluators import HashEvaluator
 from tests.search.kernel_gumbel import KernelGumbelSearch
+from zero.config.params import PlayParams, SearchParams, match_play
 from zero.games.rules import go_rules, gomoku_rules
+from zero.play.slots import play_settings
 from zero.search.gumbel import TARGET_SUM
 from zero.search.streams import next_below, stream_of
 
@@ -81,3 +83,9 @@ def test_players_of_a_match_draw_no_numbers():
     games = play_shard(rules, settings, evaluators, 4).games
     assert games[0].actions.tolist() == games[2].actions.tolist() != games[1].actions.tolist()
     assert games[1].actions.tolist() == games[3].actions.tolist()
+
+
+def test_selfplay_can_consider_fewer_actions_than_a_match():
+    search = SearchParams(root="gumbel", considered_actions=16)
+    assert play_settings(search, PlayParams(considered_actions=8)).considered_actions == 8
+    assert play_settings(search, match_play(100, 64)).considered_actions == 16

@@ -31,6 +31,7 @@ def test_flat_parameters_are_complete():
         "network.pooled_heads",
         "training.search_value_weight",
         "selfplay.overlap",
+        "selfplay.considered_actions",
         "selfplay.surprise_weight",
         "network.zero_init_residual",
         "search.pass_wins",

@@ -102,7 +102,8 @@ class SearchParams(Section):
     """Action selection at the root: `puct` as in the paper, or `gumbel`: sequential halving over actions drawn without
     replacement, with the improved policy as the target (Danihelka et al. 2022). For few simulations."""
     considered_actions: Annotated[int, Field(ge=1, le=19 * 19 + 1)] = 16
-    """Actions that a Gumbel root considers (`max_num_considered_actions` of mctx): 16 in its paper."""
+    """Actions that a Gumbel root considers (`max_num_considered_actions` of mctx): 16 in its paper. Self-play can have
+    another number."""
     value_scale: Annotated[float, Field(gt=0.0, le=10.0)] = 0.1
     """Weight of Q-values against priors in a Gumbel search, c_scale of its paper: 0.5 for values in [-1, 1] is the
     paper's for Go, 0.1 for rescaled values is mctx's."""
@@ -139,6 +140,8 @@ class PlayParams(Section):
     `fast_simulations` and no noise, and are not policy targets. 1: every move, as in the paper."""
     fast_simulations: NumSimulations = 12
     """Simulations of a move without full search."""
+    considered_actions: Annotated[int, Field(ge=0, le=19 * 19 + 1, exclude_if=not_)] = 0
+    """Actions that a Gumbel root considers in self-play; 0: `search.considered_actions`, as in matches."""
     surprise_weight: Annotated[float, Field(ge=0.0, le=1.0, exclude_if=not_)] = 0.0
     """Share of the training samples that is drawn, within each game, in proportion to the policy surprise: the KL
     divergence of the policy target from the root's prior (KataGo: 0.5). The other samples are drawn uniformly. 0: all

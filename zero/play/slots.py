@@ -138,7 +138,7 @@ def play_settings(
         resign_threshold=resign_threshold,
         evaluation_cache=search.evaluation_cache,
         gumbel=search.root == "gumbel",
-        considered_actions=search.considered_actions,
+        considered_actions=play.considered_actions or search.considered_actions,
         gumbel_scale=gumbel_scale,
         value_scale=search.value_scale,
         rescale_values=search.rescale_values,
