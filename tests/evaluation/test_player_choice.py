@@ -68,8 +68,9 @@ def write_match(home: Path, players: tuple[str, str], wins: int, losses: int) ->
 
 def test_without_a_match_the_higher_generation_plays(home):
     line = (
-        f"{CHAMPION} plays: the champion is of generation 1, {SHIPPED} of generation 0; `zero match {CHAMPION} "
-        f"{SHIPPED}` measures which one is stronger. To choose the shipped player: `zero play {SHIPPED}`."
+        f"{CHAMPION} plays: the champion is of generation 1, {SHIPPED} of generation 0; `zero match "
+        f"{CHAMPION},simulations=400 {SHIPPED},simulations=400` measures which one is stronger. To choose the shipped "
+        f"player: `zero play {SHIPPED}`."
     )
     assert choose(home) == (CHAMPION, [line])
 
@@ -94,9 +95,25 @@ def test_a_game_of_two_matches_counts_once(home):
     assert "it won 7 and lost 5 games" in choose(home)[1][0]
 
 
-def test_matches_with_unequal_searches_do_not_count(home):
-    write_match(home, (f"{SHIPPED},simulations=800", CHAMPION), 10, 0)
+@pytest.mark.parametrize(
+    "players",
+    [
+        (f"{SHIPPED},simulations=800", CHAMPION),
+        (f"{SHIPPED},simulations=8,pass_wins=true", f"{CHAMPION},simulations=8"),
+        (f"{SHIPPED},simulations=8,resign=-0.9", f"{CHAMPION},simulations=8"),
+        (f"{SHIPPED},simulations=8,root=gumbel", f"{CHAMPION},simulations=8,root=puct"),
+        (f"raw:{SHIPPED}", f"raw:{CHAMPION}"),
+    ],
+)
+def test_matches_with_unequal_searches_or_without_one_do_not_count(home, players):
+    write_match(home, players, 10, 0)
     assert choose(home)[0] == CHAMPION
+
+
+def test_the_match_of_the_hint_counts(home):
+    hint = choose(home)[1][0].split("`")[1]
+    write_match(home, tuple(hint.split()[-2:]), 3, 7)
+    assert choose(home)[0] == SHIPPED
 
 
 def test_matches_of_other_players_do_not_count(home):

@@ -56,9 +56,18 @@ def test_a_saturated_value_head_is_dead_and_each_sign_is_reported():
     assert vanished == "the gradient of the value head has vanished: its norm is 0"
 
 
-def test_a_constant_value_head_is_dead_without_saturation():
-    constant = HEALTHY._replace(value_loss=0.271, value_deviation=0.0001)
+@pytest.mark.parametrize("value_loss", [0.271, 0.2699], ids=["above the best constant", "below it by noise"])
+def test_a_constant_value_head_is_dead_without_saturation(value_loss):
+    constant = HEALTHY._replace(value_loss=value_loss, value_deviation=0.0001)
     assert judged(*[constant] * 8).verdict == "dead"
+
+
+def test_right_values_are_saturated_if_one_colour_always_wins():
+    """A real training of 400 steps on games that Black wins: its later gradients are nearly 0."""
+    right = HEALTHY._replace(
+        value_loss=1e-7, constant_value_loss=1.0, saturated_values=1.0, value_deviation=1.0, value_gradient_norm=2e-3
+    )
+    assert judged(HEALTHY._replace(value_gradient_norm=0.4), *[right] * 7).verdict == "healthy"
 
 
 def test_nearly_equal_values_are_right_if_nearly_all_games_are_draws():
@@ -71,13 +80,14 @@ def test_nearly_equal_values_are_right_if_nearly_all_games_are_draws():
 def test_the_last_lines_decide():
     assert judged(*[DEAD] * 6, *[HEALTHY] * 2).verdict == "healthy"
     assert judged(*[HEALTHY] * 6, *[DEAD] * 2).verdict == "dead"
+    assert judged(*[HEALTHY] * 23, DEAD).verdict == "dead"
 
 
 @pytest.mark.parametrize(
     ("changes", "finding"),
     [
         ({"value_loss": 0.3}, "the value loss 0.3 does not beat 0.27, the loss of the best constant value"),
-        ({"saturated_values": 0.95}, "95% of the values are saturated (0.99 or more from 0)"),
+        ({"saturated_values": 0.95, "value_loss": 0.2}, "95% of the values are saturated (0.99 or more from 0)"),
         ({"policy_entropy": 0.001}, "the policy has collapsed: its entropy is 0.001 nats"),
         ({"policy_gradient_norm": 1e-9}, "the gradient of the policy head has vanished: its norm is 1e-09"),
         ({"value_gradient_norm": 1e-9}, "the gradient of the value head has vanished: its norm is 1e-09"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from zero.errors import ZeroError
 from zero.evaluation.ladder import longest_matches
 from zero.evaluation.match import finished_matches
-from zero.players.build import difference
+from zero.players.build import SESSION_SIMULATIONS, difference
 from zero.players.networks import (
     SHIPPED_PREFIX,
     ResolvedNetwork,
@@ -22,6 +22,9 @@ from zero.players.spec import parse_player
 from zero.record.ledger import find_workspace, generation_tag, read_ledger
 from zero.storage.files import sha256_bytes
 from zero.storage.manifests import LedgerEntry
+
+EQUAL = ("simulations", "root", "pass_wins", "resign_threshold")
+"""Settings that both players of a match must share for it to count. The others belong to a network's own search."""
 
 
 def choose_player(home: Path, text: str, command: str, log_line: Callable[[str], None]) -> str:
@@ -67,19 +70,20 @@ def _choose(home: Path, ledger: Sequence[LedgerEntry], champion: str, shipped: s
         return won > lost, f"it won {more} and lost {fewer} games against {loser} in the matches on this machine"
     number, its_number = ledger[-1].champion_generation, shipped_generation(shipped.removeprefix(SHIPPED_PREFIX))
     return number > its_number, (
-        f"the champion is of generation {number}, {shipped} of generation {its_number}; `zero match {champion} "
-        f"{shipped}` measures which one is stronger"
+        f"the champion is of generation {number}, {shipped} of generation {its_number}; `zero match "
+        f"{champion},simulations={SESSION_SIMULATIONS} {shipped},simulations={SESSION_SIMULATIONS}` measures which one "
+        "is stronger"
     )
 
 
 def _games_between(home: Path, own: ResolvedNetwork, other: ResolvedNetwork) -> tuple[int, int]:
-    """Games that `own` won and lost against `other` in the finished matches with equal numbers of simulations."""
+    """Games that `own` won and lost against `other` in the finished matches with a search, the same for both."""
     weights = sha256_bytes(own.weights), sha256_bytes(other.weights)
     won = lost = 0
     for match in longest_matches(finished_matches(home)):
         first, second = (player.settings for player in match.table.players)
         pair, result = (first.get("weights"), second.get("weights")), match.table.result
-        if first.get("simulations") != second.get("simulations"):
+        if not first.get("simulations") or any(first.get(name) != second.get(name) for name in EQUAL):
             continue
         if pair == weights:
             won, lost = won + result.wins, lost + result.losses

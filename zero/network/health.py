@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
 DEAD = (
     "the training is dead: the next generation restarts from the checkpoint that this one started from. If it is dead "
-    "again, set training.value_loss to cross_entropy, lower training.learning_rate, or go back with `zero rollback`"
+    "again, set training.value_loss to cross_entropy, lower training.learning_rate, or go back with `zero rollback` to "
+    "before the first warning"
 )
 MIN_STEPS = 100
 """Fewest steps of a training for which the checks are computed."""
 LAST_SHARE = 4
-"""The checks use the mean of the last 1 / LAST_SHARE of the curve's lines."""
+"""The checks use the mean of the last 1 / LAST_SHARE of the curve's lines. A head that is dead in the last line is
+dead."""
 SATURATED_SHARE = 0.9
 """Share of saturated values at or above which the value head counts as saturated."""
 CONSTANT_RATIO = 0.01
@@ -39,8 +41,9 @@ COLLAPSED_ENTROPY = 0.01
 """Policy entropy, in nats, below which the policy counts as collapsed."""
 VANISHED_GRADIENT = 1e-6
 """Gradient norm below which a head counts as no longer learning."""
-EXPLODED_RATIO = 100.0
-"""Ratio of a gradient norm to its median over the curve above which the gradient counts as exploded."""
+EXPLODED_GRADIENT, EXPLODED_RATIO = 10.0, 100.0
+"""Gradient norm, and ratio to its median over the curve, above both of which the gradient counts as exploded. Healthy
+norms are 0.1 to 1."""
 
 Verdict = Literal["healthy", "warning", "dead", "unknown"]
 
@@ -49,7 +52,7 @@ class Health(Manifest):
     """Result of the health checks of a training."""
 
     verdict: Verdict
-    """`dead`: the value head is constant or saturated and does not beat the best constant; the next training restarts
+    """`dead`: the value head is constant, or saturated without beating the best constant; the next training restarts
     from the checkpoint that this one started from. `warning`: something is wrong, but training continues. `unknown`:
     the value could not be judged; other problems are findings all the same."""
     explained_variance: float | None
@@ -86,7 +89,9 @@ def health_of(curve: Sequence["StepResult"], num_steps: int) -> Health:
     if num_steps < MIN_STEPS:
         reason = f"the health is not known: {num_steps} steps are too few to judge, {MIN_STEPS} are needed"
         return Health(verdict="unknown", explained_variance=explained, findings=(reason,))
-    findings, dead = _value_findings(means, explained)
+    findings, dead = _value_findings(means)
+    if not dead and (at_the_end := _value_findings(last[-1]))[1]:
+        findings, dead = at_the_end  # it died in the last quarter
     if means.policy_entropy < COLLAPSED_ENTROPY:
         findings.append(f"the policy has collapsed: its entropy is {means.policy_entropy:.2g} nats")
     findings += _gradient_findings(curve, means)
@@ -119,27 +124,30 @@ def recorded_health(metrics: bytes, name: str) -> Health | None:
         return None
 
 
-def _value_findings(means: "StepResult", explained: float | None) -> tuple[list[str], bool]:
-    """Problems of the value head, and whether it is dead."""
-    if explained is None:
+def _value_findings(line: "StepResult") -> tuple[list[str], bool]:
+    """Problems of the value head in a line of the curve or a mean of lines, and whether it is dead."""
+    if line.constant_value_loss <= 0.0:
         return ["the health of the value is not known: all value targets of the window are equal"], False
     findings = []
+    explained = 1.0 - line.value_loss / line.constant_value_loss
     no_better = explained <= 0.0
-    saturated = means.saturated_values >= SATURATED_SHARE
+    # If one colour nearly always wins, the right values are saturated too.
+    saturated = line.saturated_values >= SATURATED_SHARE and explained < 0.5
     # The loss of the best constant is the variance of the targets.
-    constant = means.value_deviation < CONSTANT_RATIO * sqrt(means.constant_value_loss)
+    constant = line.value_deviation < CONSTANT_RATIO * sqrt(line.constant_value_loss)
     if no_better:
         findings.append(
-            f"the value loss {means.value_loss:.3g} does not beat {means.constant_value_loss:.3g}, the loss of the "
+            f"the value loss {line.value_loss:.3g} does not beat {line.constant_value_loss:.3g}, the loss of the "
             "best constant value"
         )
     if saturated:
-        findings.append(f"{means.saturated_values:.0%} of the values are saturated (0.99 or more from 0)")
+        findings.append(f"{line.saturated_values:.0%} of the values are saturated (0.99 or more from 0)")
     if constant:
         findings.append(
-            f"the value is nearly the same in all positions: its standard deviation is {means.value_deviation:.2g}"
+            f"the value is nearly the same in all positions: its standard deviation is {line.value_deviation:.2g}"
         )
-    return findings, no_better and (saturated or constant)
+    # The loss of a constant is that of the best one but for noise, so it may seem to beat it.
+    return findings, constant or (no_better and saturated)
 
 
 def _gradient_findings(curve: Sequence["StepResult"], means: "StepResult") -> list[str]:
@@ -149,8 +157,8 @@ def _gradient_findings(curve: Sequence["StepResult"], means: "StepResult") -> li
         if getattr(means, name) < VANISHED_GRADIENT:
             findings.append(f"the gradient of the {head} head has vanished: its norm is {getattr(means, name):.2g}")
         norms = [getattr(line, name) for line in curve]
-        # A median of 0 would make every other norm an explosion.
-        if max(norms) > EXPLODED_RATIO * median(norms) > 0.0:
+        # The median alone is not enough: the gradients of a head that knows its targets are nearly 0.
+        if max(norms) > max(EXPLODED_GRADIENT, EXPLODED_RATIO * median(norms)):
             step = curve[norms.index(max(norms))].step
             findings.append(
                 f"the gradient of the {head} head exploded at step {step}: its norm is {max(norms):.2g}, the median "
