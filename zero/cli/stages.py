@@ -37,8 +37,8 @@ def training() -> None:
 
     with _stage_workspace("training") as here, open_store(here) as store, progress_of("training", "steps") as progress:
         checkpoint = fetch(here, store) or _train(here, progress)
-    verb = "restarted" if checkpoint.restarts else "trained"
-    typer.echo(f"challenger {checkpoint.weights.sha256[:12]}, {verb} up to step {checkpoint.step}")
+    after = "the training is dead, the next one begins after step" if checkpoint.restarts else "trained up to step"
+    typer.echo(f"challenger {checkpoint.weights.sha256[:12]}, {after} {checkpoint.step}")
 
 
 @app.command(rich_help_panel=STAGES)

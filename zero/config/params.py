@@ -347,7 +347,7 @@ class ProfileParams(Section):
     precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of the network in play. `auto`: bf16 if this machine computes it faster than fp32."""
     training_precision: Literal["fp32", "bf16"] = "fp32"
-    """Arithmetic of the convolutions in training; weights and sums are in fp32. `auto`: as for `precision`."""
+    """Arithmetic of the layers in training; weights and sums are in fp32. `auto`: as for `precision`."""
     isa: Literal["native", "avx2"] = "native"
     """`avx2` limits the CPU's instruction set, so that machines with and without AVX-512 give the same bits."""
     selfplay_threads: PositiveInt = 1
