@@ -16,7 +16,7 @@ from rich.table import Table
 
 from zero.config.params import Params
 from zero.evaluation.match import MatchTable
-from zero.storage.files import write_atomic, write_manifest
+from zero.storage.files import write_atomic
 from zero.storage.manifests import Manifest
 
 RESULTS_FILE, CURVE_FILE = "results.json", "curve.csv"
@@ -191,9 +191,8 @@ def level_of(seeds: Sequence[Seed], opponent: str) -> Level:
     )
 
 
-def write_report(folder: Path, experiment: SeedExperiment) -> None:
-    """Writes results and curve into the folder."""
-    write_manifest(folder, experiment, RESULTS_FILE)
+def write_curve(folder: Path, experiment: SeedExperiment) -> None:
+    """Writes the curve into the folder."""
     rows = curve_of(experiment)
     file = io.StringIO()
     if rows:

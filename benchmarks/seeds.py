@@ -37,7 +37,7 @@ from benchmarks.seed_report import (
     Strength,
     curve_of,
     seeds_table,
-    write_report,
+    write_curve,
 )
 from benchmarks.setting import WIDE, changed
 from flows.commands import run_dvc_stage, run_zero
@@ -400,9 +400,9 @@ def main(
                 typer.echo(f"output of the commands: {where / LOGS_DIR}", err=True)
                 for seed in wanted:
                     SeedRun(where, seed).run(limits)
-                    write_report(where, read_experiment(where))
+                    write_curve(where, read_experiment(where))
         experiment = read_experiment(where)
-        write_report(where, experiment)
+        write_curve(where, experiment)
     except (ZeroError, OSError) as error:
         typer.echo(f"seeds: {error}", err=True)
         raise typer.Exit(1) from None

@@ -22,7 +22,7 @@ from benchmarks.seed_report import (
     curve_of,
     level_of,
     seeds_table,
-    write_report,
+    write_curve,
 )
 from benchmarks.seeds import (
     SeedLimits,
@@ -226,8 +226,9 @@ def test_the_report_has_each_failure_and_the_spread_of_the_times(project, tmp_pa
     assert (first.fastest, first.median, first.slowest) == (1.0, 2.0, None), "a level not reached counts as infinite"
     assert level_of([good, Seed(seed=3)], "gnugo:1").median is None
     assert seeds_table(all_three).row_count == 3 + 5
-    write_report(tmp_path, all_three)
+    write_manifest(tmp_path, all_three, RESULTS_FILE)
     assert read_experiment(tmp_path) == all_three
+    write_curve(tmp_path, all_three)
     with (tmp_path / CURVE_FILE).open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(curve_of(all_three)) == 12
