@@ -8,8 +8,8 @@ import pytest
 from benchmarks.cost import CPU, GPU, MINUTE, PLANS, cost, params_of, run, table
 
 ROOT = Path(__file__).parents[2]
-SELFPLAY_EVALUATIONS, MATCH_EVALUATIONS, SECONDS = 3.851e6, 0.829e6, 215
-"""Of a generation of `go9-laptop`, measured (RESULTS.md, 2026-11-26 and 2026-11-25)."""
+SELFPLAY_EVALUATIONS, MATCH_EVALUATIONS, SECONDS = 3.838e6, 1.286e6, 231
+"""Of a generation of `go9-laptop`, the mean of six of seed 12 (RESULTS.md, 2026-11-28)."""
 ON_A_GPU = [name for name, plan in PLANS.items() if plan.machine is GPU]
 
 
