@@ -198,7 +198,8 @@ def test_a_newcomer_plays_against_the_shipped_player(newcomer):
     done = zero_with_input(newcomer, "E5\nquit\n", "play", "go9,simulations=8")
     assert done.stderr.splitlines() == [
         "shipped:go9 plays: the champion is of generation 0, shipped:go9 of generation 17; `zero match "
-        "go9/gen-0000,simulations=400 shipped:go9,simulations=400` measures which one is stronger. To choose the champion: `zero play go9/gen-0000,simulations=8`."
+        "go9/gen-0000,simulations=400 shipped:go9,simulations=400` measures which one is stronger. To choose "
+        "the champion: `zero play go9/gen-0000,simulations=8`."
     ]
     assert "shipped:go9, 8 simulations (White) plays" in done.stdout
 
