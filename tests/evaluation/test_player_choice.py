@@ -112,7 +112,8 @@ def test_matches_with_unequal_searches_or_without_one_do_not_count(home, players
 
 def test_the_match_of_the_hint_counts(home):
     hint = choose(home)[1][0].split("`")[1]
-    write_match(home, tuple(hint.split()[-2:]), 3, 7)
+    first, second = hint.split()[-2:]
+    write_match(home, (first, second), 3, 7)
     assert choose(home)[0] == SHIPPED
 
 
