@@ -2,20 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import PurePosixPath
 
 import numpy as np
 
 from zero.audit.findings import Mark, Mismatch, differs, restored
-from zero.config.params import Params, ProfileParams
+from zero.config.params import Params
 from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
 from zero.record.generation import MANIFESTS, Generation, read_model
 from zero.record.objects import Out
 from zero.record.provenance import DATASET
 from zero.stages.replay import last_games, older_window_size, window_name, window_size
-from zero.stages.spec import WITHOUT_TRAINING, ShardSpec, code_digest, plan_shards
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, MATCH_DIR, REPLAY_DIR, STATE_DIRS, TRAINEE_DIR, WINDOW_DIR
 from zero.storage.manifests import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard
@@ -96,14 +94,13 @@ def _missing(generation: Generation, path: str, first: str, count: int, total: i
 
 
 def check_manifests(generation: Generation) -> Iterator[Mismatch]:
-    """The manifests agree with their shards, keys and origins, and the window holds the newest games."""
+    """The manifests agree with their shards and origins, and the window holds the newest games."""
     if generation.entry is None or generation.entry.kind != "decision":
         return
     params = generation.params
     for path, games in ((GAMES_DIR, generation.games), (MATCH_DIR, generation.match)):
         if games is not None and params is not None:
             yield from _check_games(generation, path, games, params)
-            yield from _check_keys(generation, path, games, params)
     if params is not None:
         yield from _check_window(generation, params)
     yield from _check_origins(generation)
@@ -155,53 +152,6 @@ def _check_rows(
         if wrong:
             what = f"{colour} in {len(wrong)} games, first {numbers[wrong[0]]}"
             yield Mismatch(where, what, found[wrong[0]], expected[wrong[0]], remedy)
-
-
-def _check_keys(generation: Generation, path: str, games: GameSet, params: Params) -> Iterator[Mismatch]:
-    """The key of each shard is that of its specification, which is planned again from the record."""
-    remedy = f"see `zero reproduce {generation.tag}`"
-    for ref, spec in zip(games.shards, planned(generation, path, params), strict=False):
-        yield from differs(f"{path}/{ref.file.path}", "key of its specification", ref.key, spec.key(), remedy)
-
-
-def planned(generation: Generation, path: str, params: Params) -> list[ShardSpec]:
-    """The specifications of a generation's shards.
-
-    Empty if the record lacks a part of them, or if other code than this program's planned them: the fields of a
-    specification, and so its key, belong to a version of the code.
-    """
-    decision = generation.entry.decision if generation.entry else None
-    generation_id, constraints = generation.generation_id, generation.file("constraints.txt")
-    if decision is None or generation.attestation is None or generation_id is None or constraints is None:
-        return []
-    kind = "selfplay" if path == GAMES_DIR else "gating"
-    if generation.code_digests.get(kind) != _own_code_digest(kind):
-        return []
-    stage = params.selfplay if path == GAMES_DIR else params.gating
-    player = generation.selfplay_weights or decision.champion
-    weights = (player,) if path == GAMES_DIR else (decision.challenger, decision.champion)
-    profile = generation.attestation.internal.profile
-    # the profile of this machine, which may lack the recorded device, is replaced below
-    profile_here = params.profile.model_copy(update={"device": "cpu", "backend": "torch", "precision": "fp32"})
-    plain = params.model_copy(update={"profile": profile_here})
-    specs = plan_shards(plain, kind, stage, generation.number, weights, generation_id.resign_threshold)  # type: ignore[arg-type] # a Literal
-    changes = {
-        "device": params.profile.model_copy(update=WITHOUT_TRAINING),
-        "lock_file": sha256_bytes(constraints),
-        "profile": _shard_profile(profile, params.profile),
-    }
-    return [spec.model_copy(update=changes) for spec in specs]
-
-
-_own_code_digest = cache(code_digest)  # once for all generations: it reads the sources
-
-
-def _shard_profile(profile: dict[str, str], params: ProfileParams) -> dict[str, str]:
-    """The part of a recorded profile on which games depend, equal to `zero.stages.spec.shard_profile`."""
-    found = {name: value for name, value in profile.items() if not name.startswith("training_")}
-    if params.precision != "bf16":  # the unit for bf16 is then recorded for training only
-        found["isa"] = found.get("isa", "").partition("+")[0]
-    return found
 
 
 def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
