@@ -233,7 +233,7 @@ def test_missing_games_are_skipped_and_corrupt_games_are_an_error(lineage: Linea
         backfill(lineage.home, "tiny")
     data[100] ^= 1
     path.write_bytes(bytes(data))
-    with pytest.raises(StorageError, match=r"shard-0000\.parquet of tiny/gen-0001 is corrupt"):
+    with pytest.raises(StorageError, match=r"shard-0000\.parquet of tiny/gen-0001 is damaged"):
         backfill(lineage.home, "tiny")
 
 

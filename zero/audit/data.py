@@ -10,7 +10,7 @@ from zero.audit.findings import Mark, Mismatch, differs, restored
 from zero.config.params import Params
 from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
-from zero.record.generation import MANIFESTS, Generation, read_model
+from zero.record.generation import MANIFESTS, PULL, Generation, read_model
 from zero.record.objects import Out
 from zero.record.provenance import DATASET
 from zero.stages.replay import last_games, older_window_size, window_name, window_size
@@ -18,7 +18,6 @@ from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, MATCH_DIR, REPLAY_DIR, STATE_DIRS, TRAINEE_DIR, WINDOW_DIR
 from zero.storage.manifests import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard
 
-PULL = "run `dvc pull` in a folder made by `zero checkout {tag}`"
 RESTORE_OBJECT = "delete the object, then `dvc pull`, or `dvc repro` in a folder made by `zero checkout {tag}`"
 DIR = ".dir"
 UNREADABLE = "none that can be read"

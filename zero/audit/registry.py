@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from zero.audit.data import PULL
 from zero.audit.findings import Mark, Mismatch, differs
 from zero.errors import ZeroError
-from zero.record.generation import Generation
+from zero.record.generation import PULL, Generation
 from zero.tracking import pages
 from zero.tracking.audit import Catalogue, FoundRun, FoundVersion
 from zero.tracking.pages import MetricPoint

@@ -34,7 +34,7 @@ from zero.config.settings import STATE_FOLDER
 from zero.data.dataset.reader import files_of, parts_of, read_dataset
 from zero.data.records import GameColumns, read_records
 from zero.data.sgf import SgfGame, read_collection
-from zero.errors import ParamsError, StorageError
+from zero.errors import ParamsError
 from zero.games.planes import write_sample
 from zero.games.position import GO, NUM_PLANES, Rules, new_history, new_position
 from zero.games.rules import rules_of
@@ -507,12 +507,8 @@ def shards_of(played: Played) -> Iterator[GameColumns]:
     """
     generation = played.generation
     for shard in played.games.shards:
-        data = generation.data(GAMES_DIR, shard.file.path)
-        name = f"{GAMES_DIR}/{shard.file.path} of {generation.tag}"
-        if data is None or sha256_bytes(data) != shard.file.sha256:
-            state = "is not on this machine" if data is None else "is corrupt"
-            raise StorageError(f"{name} {state}; run `dvc pull` in a folder made by `zero checkout {generation.tag}`")
-        yield read_records(data, name)
+        data = generation.checked_data(GAMES_DIR, shard.file.path, shard.file.sha256)
+        yield read_records(data, f"{GAMES_DIR}/{shard.file.path} of {generation.tag}")
 
 
 def _target(games: GameColumns, move: int, game: int) -> Target:

@@ -67,6 +67,8 @@ MANIFESTS: Mapping[str, type[BaseModel]] = {
     CHAMPION_DIR: Champion,
 }
 """Type of the manifests in each folder."""
+PULL = "run `dvc pull` in a folder made by `zero checkout {tag}`"
+"""Remedy for data that is not on this machine."""
 Model = TypeVar("Model", bound=BaseModel)
 Value = TypeVar("Value")
 
@@ -357,6 +359,18 @@ class Generation:
         """Content of a file in a folder that DVC tracks, not checked; None if it is not on this machine."""
         path = self.data_path(folder, name)
         return read_bytes(path) if path else None
+
+    def checked_data(self, folder: str, name: str, sha256: str) -> bytes:
+        """Content of a file in a folder that DVC tracks, after a check of its digest.
+
+        Raises:
+          StorageError: it is not on this machine, or damaged.
+        """
+        data = self.data(folder, name)
+        if data is None or sha256_bytes(data) != sha256:
+            state = "is not on this machine" if data is None else "is damaged"
+            raise StorageError(f"{folder}/{name} of {self.tag} {state}; {PULL.format(tag=self.tag)}")
+        return data
 
     def manifest_bytes(self, folder: str) -> bytes | None:
         """Content of the manifest of a folder that DVC tracks; None if it is not on this machine."""

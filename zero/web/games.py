@@ -44,7 +44,6 @@ from zero.web.index import (
     Number,
     generation_at,
     open_reader,
-    shard_bytes,
 )
 from zero.web.matches import MATCH_PREFIX, match_record
 
@@ -216,7 +215,7 @@ class RecordedGames:
             generation = generation_at(reader, data_cache(self._home), row.lineage, row.generation, row.commit)
             params = generation.read_params()
             folder = FOLDERS[row.kind]
-            data = shard_bytes(generation, folder, row.path.removeprefix(f"{folder}/"), row.shard)
+            data = generation.checked_data(folder, row.path.removeprefix(f"{folder}/"), row.shard)
             record = game_record(read_records(data, f"{row.path} of {generation.tag}"), row.shard_row)
             metrics = generation.selfplay_metrics if row.kind == "selfplay" else None
             threshold = metrics.resignation.used.threshold if metrics and metrics.resignation else None

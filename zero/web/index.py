@@ -22,13 +22,12 @@ from zero.data.records import GameColumns, read_summaries, write_records
 from zero.errors import StorageError, ZeroError
 from zero.evaluation.ladder import key_of
 from zero.evaluation.match import RESULT_FILE
-from zero.record.generation import Generation
+from zero.record.generation import PULL, Generation
 from zero.record.history import TAG_PATTERN, read_lines
 from zero.record.ledger import generation_tag
 from zero.record.lineages import data_cache
 from zero.record.objects import CommittedFiles, DataCache, GitReader
 from zero.stages.resignation import resignation_traces, would_resign_in
-from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, LEDGER_FILE, MATCH_DIR, workspace_dir
 from zero.storage.manifests import GameSet
 from zero.storage.vcs import git
@@ -321,19 +320,6 @@ def generation_at(reader: GitReader, cache: DataCache, lineage: str, number: int
     return Generation(lineage, number, files, next(iter(read_lines(last_line)), None))
 
 
-def shard_bytes(generation: Generation, folder: str, path: str, sha256: str) -> bytes:
-    """Content of a shard of games from DVC's cache, after a check of its digest.
-
-    Raises:
-      StorageError: it is not on this machine, or damaged.
-    """
-    data = generation.data(folder, path)
-    if data is None or sha256_bytes(data) != sha256:
-        state = "is not on this machine" if data is None else "is damaged"
-        raise StorageError(f"{folder}/{path} of {generation.tag} {state}; {_remedy(generation)}")
-    return data
-
-
 def _is_chosen(chosen: GameFilter, row: GameRow) -> bool:
     """True if a row matches the filter, apart from its lineage and generation."""
     return (
@@ -418,14 +404,14 @@ def _read_generation(reader: GitReader, cache: DataCache, lineage: str, number: 
         for shard in games.shards:
             path = f"{folder}/{shard.file.path}"
             try:
-                data = shard_bytes(generation, folder, shard.file.path, shard.file.sha256)
+                data = generation.checked_data(folder, shard.file.path, shard.file.sha256)
                 columns = read_summaries(data, f"{path} of {generation.tag}")
             except StorageError:
                 faults.append(f"{path} is {'damaged' if generation.data_path(folder, shard.file.path) else 'not here'}")
                 continue
             used = threshold if kind == "selfplay" else None
             rows += _rows(kind, lineage, number, commit, path, shard.file.sha256, columns, used)
-    note = f"{generation.tag}: {', '.join(faults)}; {_remedy(generation)}" if faults else ""
+    note = f"{generation.tag}: {', '.join(faults)}; {PULL.format(tag=generation.tag)}" if faults else ""
     rows.sort(key=lambda row: (row.kind == "gating", row.game))
     return _Indexed(commit, tuple(rows), entry.decision.challenger, note)
 
@@ -467,7 +453,3 @@ def _rows(
             shard_row=row,
             commit=commit,
         )
-
-
-def _remedy(generation: Generation) -> str:
-    return f"run `dvc pull` in a folder made by `zero checkout {generation.tag}`"
