@@ -1,4 +1,4 @@
-"""The metrics of self-play, as `metrics/selfplay.json` records them."""
+"""The metrics of self-play, as `metrics/selfplay.json` records them, and the curve of training."""
 
 from zero.storage.manifests import NO_RESIGNATION, Manifest
 
@@ -57,3 +57,13 @@ class SelfplayMetrics(Manifest):
 def following_threshold(metrics: SelfplayMetrics) -> float:
     """Resignation threshold of the next generation."""
     return metrics.resignation.following.threshold if metrics.resignation else NO_RESIGNATION
+
+
+def read_curve(text: str) -> list[dict[str, float]]:
+    """The lines of `plots/training.csv`, the values by name.
+
+    Raises:
+      ValueError: the text is damaged.
+    """
+    rows = [line.split(",") for line in text.splitlines()]
+    return [dict(zip(rows[0], map(float, row), strict=True)) for row in rows[1:]]

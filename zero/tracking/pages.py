@@ -6,7 +6,6 @@ place in the loop (`3-training/loss`): MLflow groups charts by it and sorts the 
 shows on a page of their own.
 """
 
-import csv
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from zero.games.rules import rules_of
 from zero.record.costs import StageCosts
 from zero.record.generation import Generation, required
 from zero.record.ledger import generation_tag
+from zero.record.metrics import read_curve
 from zero.record.provenance import PLAYER, Attestation
 from zero.record.texts import decision_word, match_interval
 from zero.storage.files import canonical_line, sha256_bytes
@@ -297,14 +297,13 @@ def training_curve(generation: Generation) -> tuple[MetricPoint, ...]:
     Raises:
       StorageError: the file is missing or damaged.
     """
-    lines = read_text(generation, TRAINING_CURVE).splitlines()
     try:
-        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(lines)]
+        rows = read_curve(read_text(generation, TRAINING_CURVE))
         for row in rows:
             if row.get("constant_value_loss", 0.0) > 0.0:
                 row["explained_variance"] = 1.0 - row["value_loss"] / row["constant_value_loss"]
         points = [MetricPoint(n, value, int(row["step"])) for row in rows for n, value in row.items() if n != "step"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError):
         raise _damaged(generation, TRAINING_CURVE) from None
     return tuple(point for point in points if math.isfinite(point.value))
 

@@ -5,7 +5,6 @@ record lacks, or this version of the program cannot read, is None. The page (`st
 `zero report` show the same report.
 """
 
-import csv
 import html
 import json
 import math
@@ -30,7 +29,7 @@ from zero.record.generation import Generation
 from zero.record.history import TAG_PATTERN
 from zero.record.ledger import NAME_PATTERN, line_digest
 from zero.record.lineages import ProjectRecord, workspace_generations
-from zero.record.metrics import Resignation
+from zero.record.metrics import Resignation, read_curve
 from zero.record.objects import CommittedFiles
 from zero.record.provenance import attestation_digest
 from zero.record.texts import match_interval
@@ -348,14 +347,11 @@ def _number(value: object) -> float | None:
 
 def _curve(generation: Generation) -> dict[str, tuple[float | None, ...]] | None:
     """The columns of `plots/training.csv`; None if it is missing or damaged."""
-    text = (generation.file(TRAINING_CURVE) or b"").decode(errors="replace")
     try:
-        rows = [
-            {name: _number(float(value)) for name, value in row.items()} for row in csv.DictReader(text.splitlines())
-        ]
-    except (TypeError, ValueError):
+        rows = read_curve((generation.file(TRAINING_CURVE) or b"").decode(errors="replace"))
+    except ValueError:
         return None
-    return {name: tuple(row[name] for row in rows) for name in rows[0]} if rows else None
+    return {name: tuple(_number(row[name]) for row in rows) for name in rows[0]} if rows else None
 
 
 def _games_here(generation: Generation, folder: str, games: GameSet | None) -> GameColumns | None:
