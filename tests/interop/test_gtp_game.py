@@ -9,8 +9,8 @@ from tests.oracle.go import EMPTY_BOARD, after
 from zero.errors import MoveError
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
-from zero.interop.gtp_game import Move, alternating_actions, colour_to_play
-from zero.players.board import Board
+from zero.interop.gtp_game import Move, alternating_actions
+from zero.players.board import Board, colour_to_play
 
 SIZE = 4
 RULES = go_rules(SIZE, SIZE, 0.5)._replace(max_moves=400)
@@ -72,7 +72,7 @@ def test_no_two_passes_follow_each_other(played, to_play):
     line = alternating_actions([Move(*move) for move in played], PASS, to_play)
     assert all((one, two) != (PASS, PASS) for one, two in pairwise(line))
     expected = to_play or (-played[-1][0] if played else BLACK)
-    assert colour_to_play(line) == expected
+    assert colour_to_play(len(line)) == expected
 
 
 @settings(deadline=None)  # a busy machine takes any time

@@ -237,7 +237,7 @@ def count_match(spec: MatchSpec, games: list[MatchGame]) -> MatchTable:
     """The result of these games."""
     results = np.array([game.result for game in games])
     black = np.array([game.game % 2 == 0 for game in games])
-    total = _colours(results)
+    total = Colours.counted(results)
     score = (total.wins + total.draws / 2) / len(games)
     played_out = [game for game in games if game.end not in WITHOUT_SCORE]
     margins = [(1 - 2 * (game.game % 2)) * game.margin for game in played_out]
@@ -250,8 +250,8 @@ def count_match(spec: MatchSpec, games: list[MatchGame]) -> MatchTable:
             wins=total.wins,
             losses=total.losses,
             draws=total.draws,
-            as_black=_colours(results[black]),
-            as_white=_colours(results[~black]),
+            as_black=Colours.counted(results[black]),
+            as_white=Colours.counted(results[~black]),
             unique_games=num_unique,
             score=score,
             interval=wilson_interval(score, num_unique),  # as `match_interval`
@@ -295,11 +295,6 @@ def track_matches(folders: Iterable[Path], uri: str) -> list[str]:
     with open_client(uri) as client:
         experiment = client.open_experiment(uri, client.MATCHES)
         return [experiment.run_url(experiment.write_once(page)) for page in pages]
-
-
-def _colours(results: np.ndarray) -> Colours:
-    wins, losses, draws = (int((results == r).sum()) for r in (1, -1, 0))
-    return Colours(wins=wins, losses=losses, draws=draws)
 
 
 def _open_folder(folder: Path, spec: MatchSpec) -> None:

@@ -10,7 +10,7 @@ removing passes makes no stone's move legal or illegal. Therefore `alternating_a
 A pass that was played and answered by a stone is kept: the player to move then knows that one more pass ends the game.
 """
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from zero.errors import MoveError
@@ -19,7 +19,7 @@ from zero.games.position import BLACK, GO, WHITE, Rules
 from zero.games.rules import TRAITS, resized
 from zero.interop.drawing import STONES, board_lines
 from zero.interop.gtp_protocol import CommandError
-from zero.players.board import Board
+from zero.players.board import Board, colour_to_play
 
 ILLEGAL_MOVE = "illegal move"
 MIN_SIZE, MAX_SIZE = 2, len(LETTERS)
@@ -54,14 +54,9 @@ def alternating_actions(moves: Iterable[Move], pass_action: int, to_play: int | 
     return tuple(actions)
 
 
-def colour_to_play(actions: Sized) -> int:
-    """Colour to move after alternating actions, of which Black makes the first."""
-    return BLACK if len(actions) % 2 == 0 else WHITE
-
-
 def _set_turn(actions: list[int], colour: int, pass_action: int) -> None:
     """Makes `colour` the one to move. Writes into `actions`."""
-    if colour_to_play(actions) == colour:
+    if colour_to_play(len(actions)) == colour:
         return
     if actions and actions[-1] == pass_action:
         actions.pop()

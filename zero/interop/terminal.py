@@ -195,9 +195,9 @@ class TerminalGame:
 
     def _score(self) -> None:
         if self._rules.game == GO:
-            self._say(f"{self._area()} with komi {self._rules.komi:g}; all stones count as alive")
+            self._say(f"{self._board.margin_text()} with komi {self._rules.komi:g}; all stones count as alive")
         elif TRAITS[self._rules.game].has_score:
-            self._say(self._area())
+            self._say(self._board.margin_text())
         else:
             self._say("This game has no score.")
 
@@ -286,11 +286,7 @@ class TerminalGame:
             self._console.print(text)
         if self._rules.game == GO:
             black, white = (board.num_captured(-colour) for colour in (1, -1))
-            self._say(f"captured: {black} by Black, {white} by White; area now: {self._area()}")
-
-    def _area(self) -> str:
-        margin = self._board.margin()
-        return f"{'B' if margin > 0 else 'W'}+{abs(margin):g}" if margin else "0"
+            self._say(f"captured: {black} by Black, {white} by White; area now: {self._board.margin_text()}")
 
     @property
     def _in_colour(self) -> bool:

@@ -11,6 +11,11 @@ from zero.games.rules import ended, legal_mask, margin, outcome, play
 from zero.play.slots import END_NAMES
 
 
+def colour_to_play(num_moves: int) -> int:
+    """Colour to move after a number of moves, of which Black makes the first: +1 Black, -1 White."""
+    return BLACK if num_moves % 2 == 0 else -BLACK
+
+
 class Board:
     """The position after some actions."""
 
@@ -92,6 +97,11 @@ class Board:
     def margin(self) -> float:
         """Black's area minus White's area minus komi; 0 in a game without a score."""
         return float(margin(self.rules, self._position))
+
+    def margin_text(self) -> str:
+        """The margin as `B+3.5`; `0` if it is 0."""
+        margin = self.margin()
+        return f"{'B' if margin > 0 else 'W'}+{abs(margin):g}" if margin else "0"
 
     def outcome(self) -> int:
         """Outcome of a finished game for Black: +1, 0 or -1."""

@@ -88,22 +88,16 @@ def match_result(games: GameColumns) -> MatchResult:
     is_black = games.game % 2 == 0
     result = np.where(is_black, games.outcome, -games.outcome)
     sequences = {games.actions[a:b].tobytes() for a, b in zip(games.move_offsets, games.move_offsets[1:], strict=False)}
-    total = _count(result)
+    total = Colours.counted(result)
     score = (total.wins + total.draws / 2) / games.num_games
     return MatchResult(
         wins=total.wins,
         losses=total.losses,
         draws=total.draws,
-        as_black=_count(result[is_black]),
-        as_white=_count(result[~is_black]),
+        as_black=Colours.counted(result[is_black]),
+        as_white=Colours.counted(result[~is_black]),
         unique_games=len(sequences),
         score=score,
         interval=wilson_interval(score, games.num_games),
         mean_length=float(np.diff(games.move_offsets).mean()),
     )
-
-
-def _count(result: np.ndarray) -> Colours:
-    """Wins, losses and draws in an array of +1, -1 and 0."""
-    wins, losses, draws = (int((result == r).sum()) for r in (1, -1, 0))
-    return Colours(wins=wins, losses=losses, draws=draws)

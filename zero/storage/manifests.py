@@ -151,6 +151,12 @@ class Colours(Manifest):
     losses: int
     draws: int
 
+    @staticmethod
+    def counted(results: "np.ndarray") -> "Colours":
+        """Counts the games in an array of +1 (won), -1 and 0."""
+        wins, losses, draws = (int((results == r).sum()) for r in (1, -1, 0))
+        return Colours(wins=wins, losses=losses, draws=draws)
+
     @property
     def num_games(self) -> int:
         """Number of games."""

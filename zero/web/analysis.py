@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from zero.games.coordinates import action_to_name
-from zero.games.position import BLACK, WHITE, Rules
+from zero.games.position import Rules
+from zero.interop.gtp_analysis import winrate
 from zero.play.search_result import SearchResult
+from zero.players.board import colour_to_play
 
 MAX_REPORTED_MOVES = 8
 MAX_VARIATION_MOVES = 16
@@ -32,7 +34,7 @@ def analysis_of(
                 "action": action,
                 "name": action_to_name(rules, action),
                 "visits": int(visits[action]),
-                "chance": _chance(float(result.q_values[action]), colour),
+                "chance": round(winrate(float(result.q_values[action]) * colour), 4),
                 "prior": round(float(result.prior[action]), 4),
                 "line": [{"action": each, "name": action_to_name(rules, each)} for each in line],
             }
@@ -50,13 +52,4 @@ def analysis_of(
 
 def black_chance(result: SearchResult, num_moves: int) -> float:
     """Black's chance to win, in [0, 1], after a search of the position after `num_moves`."""
-    return _chance(result.best_value, colour_to_play(num_moves))
-
-
-def _chance(value: float, colour: int) -> float:
-    return round(min(1.0, max(0.0, (1.0 + value * colour) / 2.0)), 4)
-
-
-def colour_to_play(num_moves: int) -> int:
-    """Colour to move after a number of moves: +1 Black, -1 White."""
-    return BLACK if num_moves % 2 == 0 else WHITE
+    return round(winrate(result.best_value * colour_to_play(num_moves)), 4)

@@ -19,12 +19,12 @@ from zero.games.coordinates import action_to_name
 from zero.games.position import BLACK, GO, WHITE, Rules
 from zero.games.rules import TRAITS, rules_of
 from zero.play.search_result import SearchResult
-from zero.players.board import Board
+from zero.players.board import Board, colour_to_play
 from zero.players.build import ResolvedPlayer
 from zero.players.player import RESIGN
 from zero.players.session import NetworkSession, Session
 from zero.storage.manifests import RESIGNATION
-from zero.web.analysis import analysis_of, black_chance, colour_to_play
+from zero.web.analysis import analysis_of, black_chance
 from zero.web.broadcast import LAST_TOPIC, Broadcast
 from zero.web.engines import Engines
 from zero.web.game_clock import GameClock
@@ -329,7 +329,7 @@ class LiveGame:
         with self._changed:
             if not TRAITS[self._rules.game].has_score:
                 raise ZeroError(f"{board_title(self._game)} has no score; it ends with a line or a full board")
-            score = _margin_text(self._board.margin())
+            score = self._board.margin_text()
             note = f"Komi {self._rules.komi:g}. All stones count as alive." if self._rules.game == GO else ""
             return {"score": score, "note": note}
 
@@ -471,7 +471,7 @@ class LiveGame:
             "chances": [self._chances.get(moves) for moves in range(len(board.actions) + 1)],
         }
         if TRAITS[rules.game].has_score:
-            state["score"] = _margin_text(board.margin())
+            state["score"] = board.margin_text()
         if rules.game == GO:
             state["game"]["komi"] = rules.komi
         return state
@@ -685,7 +685,3 @@ class LiveGame:
             report(result, not self._is_cut)
             self._chances[len(actions)] = black_chance(result, len(actions))
         return True
-
-
-def _margin_text(margin: float) -> str:
-    return f"{'B' if margin > 0 else 'W'}+{abs(margin):g}" if margin else "0"
