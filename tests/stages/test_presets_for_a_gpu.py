@@ -16,10 +16,10 @@ from zero.storage.store import Store
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 GAMES, STEPS = 2, 4
-FEW = {"games_per_shard": GAMES, "num_slots": GAMES, "num_simulations": 4}
+FEW = {"games_per_shard": GAMES, "num_slots": GAMES, "num_simulations": 2}
 CHANGES = {
     "network": {"num_blocks": 2, "num_channels": 8, "value_hidden": 8},  # the second block has the pooling
-    "selfplay": FEW | {"num_games": GAMES, "fast_simulations": 4},
+    "selfplay": FEW | {"num_games": GAMES, "fast_simulations": 2},
     "gating": FEW | {"num_games": GAMES},
     "training": {"num_steps": STEPS, "batch_size": 8, "warmup_steps": STEPS, "log_interval": 2},
     "profile": {"device": "cpu", "precision": "fp32", "training_precision": "fp32", "training_threads": 1},
