@@ -5,12 +5,13 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from benchmarks import seeds
+from benchmarks import gpu, seeds
 from benchmarks.results import PROJECT_DIR
 from benchmarks.seed_report import (
     CURVE_FILE,
@@ -276,6 +277,19 @@ def test_seeds_are_different_whole_numbers():
     assert numbers_of("3, 1,3") == (3, 1)
     with pytest.raises(ParamsError, match="--seeds"):
         numbers_of("1,")
+
+
+def test_the_gpu_command_makes_a_generation_and_computes_its_rate(project, tmp_path, monkeypatch):
+    def run(command, **_):
+        done = call(*command[3:])
+        return subprocess.CompletedProcess(command, done.exit_code, done.output, "")
+
+    monkeypatch.setattr(seeds, "HIDDEN", "")  # keeps the environment of this process
+    monkeypatch.setattr(gpu, "subprocess", SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired))
+    earlier = gpu.BenchSection(name="gpu-inference-512", figures=(gpu.Figure(name="", value=5.0, unit=""),))
+    report = gpu.Report(device=gpu.FAKE, machine={"commit": "0" * 40}, sections=(earlier,))
+    section = gpu.generation(gpu.Bench(tmp_path, True, report, EXPERIMENT.params, 0.0))
+    assert [(each.value, each.bound) for each in section.figures] == [(1000 / 1800, 5.0), (100, None), (1800, None)]
 
 
 def wait_for(is_so):
