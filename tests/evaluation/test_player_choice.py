@@ -24,10 +24,18 @@ from zero.storage.files import write_manifest
 CHAMPION, SHIPPED = "tiny/gen-0002", "shipped:tiny"
 
 
+@pytest.fixture(scope="module")
+def exported(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the network of generation 0 as the player `tiny`."""
+    folder = tmp_path_factory.mktemp("shipped")
+    export_player(recorded.home, "tiny/gen-0000", folder / "tiny")
+    return folder
+
+
 @pytest.fixture
-def read_only(recorded: Lineage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def read_only(recorded: Lineage, exported: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The lineage `tiny` at generation 2; the network of its generation 0 is the shipped player `tiny`."""
-    ship(recorded.home, "tiny/gen-0000", tmp_path, monkeypatch)
+    monkeypatch.setattr(networks, "SHIPPED_DIR", exported)
     return recorded.home
 
 
@@ -35,12 +43,6 @@ def read_only(recorded: Lineage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def home(read_only: Path, tmp_path: Path) -> Path:
     """A copy of this project."""
     return Path(shutil.copytree(read_only, tmp_path / "home", symlinks=True))
-
-
-def ship(home: Path, source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes this network the only shipped player, with the name `tiny`."""
-    export_player(home, source, folder / "shipped/tiny")
-    monkeypatch.setattr(networks, "SHIPPED_DIR", folder / "shipped")
 
 
 def choose(home: Path, text: str = "tiny") -> tuple[str, list[str]]:
@@ -124,7 +126,8 @@ def test_matches_of_other_players_do_not_count(home):
 
 
 def test_the_same_network(read_only, recorded, tmp_path, monkeypatch):
-    ship(recorded.home, "tiny/gen-0001", tmp_path / "same", monkeypatch)
+    export_player(recorded.home, "tiny/gen-0001", tmp_path / "tiny")
+    monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path)
     line = f"{CHAMPION} plays: {SHIPPED} is the same network. To choose the shipped player: `zero play {SHIPPED}`."
     assert choose(read_only) == (CHAMPION, [line])
 

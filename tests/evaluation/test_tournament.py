@@ -14,7 +14,13 @@ from zero.errors import ParamsError, WorkerError, ZeroError
 from zero.evaluation import tournament as module
 from zero.evaluation.ladder import ANCHORS
 from zero.evaluation.match import run_match
-from zero.evaluation.tournament import play_tournament, tournament_lines, tournament_tables, write_tournament
+from zero.evaluation.tournament import (
+    Tournament,
+    play_tournament,
+    tournament_lines,
+    tournament_tables,
+    write_tournament,
+)
 from zero.network.weights import new_network, weights_bytes
 from zero.players.build import ResolvedPlayer, resolve_player
 from zero.players.spec import parse_player
@@ -29,36 +35,42 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Tournament:
+    """A tournament with 20 games a match."""
+    folder = tmp_path_factory.mktemp("played")
+    (folder / "params.yaml").write_text(preset_text("smoke"))
+    return play_tournament(folder, PLAYERS, 20, opening_moves=2)
+
+
 def shown(table: object) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(table)
     return console.export_text()
 
 
-def test_every_player_meets_every_other_one(home: Path) -> None:
-    found = play_tournament(home, PLAYERS, 20, opening_moves=2)
-    assert [row.text for row in found.standings] == [*PLAYERS]
-    assert len(found.pairings) == 3 and all(row.games == 40 for row in found.standings)
-    assert sum(row.points for row in found.standings) == 60
-    by_text = {row.text: row for row in found.standings}
+def test_every_player_meets_every_other_one(played: Tournament) -> None:
+    assert [row.text for row in played.standings] == [*PLAYERS]
+    assert len(played.pairings) == 3 and all(row.games == 40 for row in played.standings)
+    assert sum(row.points for row in played.standings) == 60
+    by_text = {row.text: row for row in played.standings}
     # Rollouts are an anchor of the ladders, and the better one is preferred.
     reference = by_text["rollout:60"]
-    assert found.reference == reference.name and reference.elo == reference.low == ANCHORS["rollout"]
+    assert played.reference == reference.name and reference.elo == reference.low == ANCHORS["rollout"]
     assert by_text["random"].low < by_text["random"].elo < by_text["random"].high < reference.elo
 
 
-def test_the_table_has_the_scores_of_the_matches(home: Path) -> None:
-    found = play_tournament(home, PLAYERS, 20, opening_moves=2)
+def test_the_table_has_the_scores_of_the_matches(played: Tournament) -> None:
     ratings, cells = (
         [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown(table).splitlines() if "│" in line]
-        for table in tournament_tables(found)
+        for table in tournament_tables(played)
     )
-    for i, one in enumerate(found.standings):
+    for i, one in enumerate(played.standings):
         assert ratings[i][:3] == [str(i + 1), one.name, f"{one.elo:.0f}"]
         assert ratings[i][4] == f"{one.points / one.games:.1%}"
         assert cells[i][0] == str(i + 1) and cells[i][1 + i] == "·"
         for j in range(i + 1, 3):
-            pairing = next(each for each in found.pairings if {*each.players} == {one.key, found.standings[j].key})
+            pairing = next(each for each in played.pairings if {*each.players} == {one.key, played.standings[j].key})
             won = pairing.wins if pairing.players[0] == one.key else pairing.losses
             assert cells[i][1 + j] == f"{(won + pairing.draws / 2) / 20:.0%}"
 
