@@ -7,9 +7,8 @@ import pytest
 
 from tests.games import differential
 from tests.games.differential import DifferenceError, Tally, compare, random_game, superko_of
-from tests.oracle.gnugo import GnuGo, gnugo_options, needs_gnugo, suicide_option
+from tests.oracle.gnugo import GnuGo, gnugo_options, needs_gnugo
 from tests.oracle.go import area
-from tests.oracle.gtp import program_path
 from zero.games.position import BLACK, WHITE
 
 pytestmark = needs_gnugo
@@ -72,31 +71,6 @@ def test_command_compares_and_counts():
     rows = [line.split(" superko ")[0].strip() for line in done.stdout.splitlines()]
     assert rows == ["2x2: 10 positions of 2 games,", "3x3: 11 positions of 2 games,", "total: 21 positions of 4 games,"]
     assert done.stdout.count("0 differences") == 3
-
-
-def test_command_prints_a_difference(tmp_path, monkeypatch):
-    path = program_path("gnugo")
-    impostor = tmp_path / "gnugo"
-    impostor.write_text(f'#!/bin/sh\nexec {path} "$@" --simple-ko\n')
-    impostor.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    done = command("--positions", "2000", "--sizes", "2")
-    assert done.returncode == 1, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    forbidden = lines[2].removeprefix("legal by GNU Go alone: ")
-    first = next(i for i, line in enumerate(lines) if line.startswith("boardsize"))
-    with GnuGo("--simple-ko", suicide_option("suicide on" in lines[0])) as gnugo:
-        *_, allowed = gnugo.ask_all(lines[first:])
-    assert set(forbidden.split()) <= set(allowed.split())
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--sizes", "1-19"], ["--sizes", "9x9"], ["--sizes", "9-5"], ["--positions", "0"]]
-)
-def test_command_rejects_invalid_arguments(arguments, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        differential.main(arguments)
-    assert arguments[-1] in capsys.readouterr().err
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
