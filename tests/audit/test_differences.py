@@ -57,8 +57,6 @@ def test_equal_files_have_no_difference() -> None:
     ("name", "index", "by", "message"),
     [
         ("actions", 4, 1, "game 14, move 4: actions is "),
-        ("root_values", 2, 1e-7, "game 14, move 2: root_values is "),
-        ("best_values", 0, -0.5, "game 14, move 0: best_values is "),
         ("visit_counts", (3, 0), 1, "game 14, move 3: visit_counts is "),
         ("ownership", 7, 1, "game 14, move 6: ownership is "),
     ],
