@@ -1,36 +1,36 @@
 """pgx and mctx as a rival, with our network, positions and count."""
 
+import importlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-jax: Any = pytest.importorskip("jax", reason="jax is not installed (extra `test`)")
-pgx: Any = pytest.importorskip("pgx", reason="pgx is not installed (extra `test`)")
-pytest.importorskip("mctx", reason="mctx is not installed (extra `test`)")
-
-from benchmarks import pgx as pgx_games  # noqa: E402
-from benchmarks.pgx import apply_network, jax_weights, planes_of  # noqa: E402
-from benchmarks.setting import changed  # noqa: E402
-from tests.parameters import network_params, preset  # noqa: E402
-from zero.config.params import GoParams  # noqa: E402
-from zero.games.planes import expand_planes, write_planes  # noqa: E402
-from zero.games.position import NUM_PLANES, new_history, new_position  # noqa: E402
-from zero.games.rules import go_rules, play  # noqa: E402
-from zero.network.weights import new_network  # noqa: E402
+from benchmarks.setting import changed
+from tests.parameters import network_params, preset
+from zero.config.params import GoParams
+from zero.games.planes import expand_planes, write_planes
+from zero.games.position import NUM_PLANES, new_history, new_position
+from zero.games.rules import go_rules, play
+from zero.network.weights import new_network
 
 GO9 = GoParams(name="go", size=9, komi=7.5, allow_suicide=False)
 ACTIONS = (40, 41, 50, 49, 31, 81, 60, 0, 12, 80, 7)
 """Moves on 9x9, a pass among them."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Compiles in two thirds of the time; the code is slower."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+@pytest.fixture(scope="module")
+def rival() -> Iterator[Any]:
+    """The module. It imports JAX, which takes a second that most test processes do without."""
+    for name in ("jax", "pgx", "mctx"):
+        pytest.importorskip(name, reason=f"{name} is not installed (extra `test`)")
+    module: Any = importlib.import_module("benchmarks.pgx")
+    # Compiles in two thirds of the time; the code is slower.
+    module.jax.config.update("jax_disable_most_optimizations", True)
+    yield module
+    module.jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def network():
     return network
 
 
-def test_the_network_is_the_same_function(network):
+def test_the_network_is_the_same_function(rival, network):
     planes = np.random.default_rng(1).integers(0, 2, (5, 9, 9, NUM_PLANES)).astype(np.float32)
-    logits, value = apply_network(jax_weights(network), planes)
+    logits, value = rival.apply_network(rival.jax_weights(network), planes)
     with torch.inference_mode():
         expected_logits, expected_value = network(torch.from_numpy(planes).permute(0, 3, 1, 2))
     np.testing.assert_allclose(logits, expected_logits.numpy(), atol=2e-5)
@@ -52,8 +52,9 @@ def test_the_network_is_the_same_function(network):
     assert np.ptp(value) > 0.01
 
 
-def test_the_planes_are_those_of_the_project():
-    rules, environment = go_rules(9, 9, 7.5, False), pgx.make("go_9x9")
+def test_the_planes_are_those_of_the_project(rival):
+    jax = rival.jax
+    rules, environment = go_rules(9, 9, 7.5, False), rival.pgx.make("go_9x9")
     state, step = jax.jit(environment.init)(jax.random.PRNGKey(0)), jax.jit(environment.step)
     position, history = new_position(rules), new_history(rules)
     for action in ACTIONS:
@@ -61,23 +62,25 @@ def test_the_planes_are_those_of_the_project():
         expected = np.zeros((1, 81, NUM_PLANES), np.float32)
         write_planes(rules, position, history, 0, bits)
         expand_planes(bits[None], expected)
-        np.testing.assert_array_equal(planes_of(state.observation[None]).reshape(1, 81, NUM_PLANES), expected)
+        found = rival.planes_of(state.observation[None])
+        np.testing.assert_array_equal(found.reshape(1, 81, NUM_PLANES), expected)
         state = step(state, action)
         play(rules, position, history, action)
 
 
-def test_a_move_evaluates_the_root_and_each_simulation(network, monkeypatch):
+def test_a_move_evaluates_the_root_and_each_simulation(rival, network, monkeypatch):
+    jax, apply_network = rival.jax, rival.apply_network
     requests: list[int] = []
 
     def counting(weights: Any, planes: Any) -> Any:
         jax.debug.callback(requests.append, len(planes))
         return apply_network(weights, planes)
 
-    monkeypatch.setattr(pgx_games, "apply_network", counting)
-    monkeypatch.setattr(pgx_games, "new_network", lambda *_: network)
-    monkeypatch.setattr(pgx_games, "rate", lambda step, _: step())
+    monkeypatch.setattr(rival, "apply_network", counting)
+    monkeypatch.setattr(rival, "new_network", lambda *_: network)
+    monkeypatch.setattr(rival, "rate", lambda step, _: step())
     params = changed(preset(), "selfplay.num_slots=3,selfplay.num_simulations=4,selfplay.fast_simulations=1")
-    work = pgx_games.selfplay(params)
+    work = rival.selfplay(params)
     jax.effects_barrier()
     assert sum(requests) == 15 and work(0.0) == 15
     jax.effects_barrier()
