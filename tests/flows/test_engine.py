@@ -111,27 +111,41 @@ def run_in_flow(body: Callable[[], Any]) -> Any:
     return in_a_flow()
 
 
-def run_all(engine: Engine, folder: Path, count: int, seen: list[Any], resource: str = OURS) -> list[int]:
+def run_all(engine: Engine, folder: Path, count: int, resource: str = OURS) -> list[int]:
     def submits() -> Any:
         with engine:
             given = [{"folder": folder, "number": number} for number in range(count)]
             runs = engine.submit(work, given, 10, [{resource: 1}] * count)
-            return [state.result() for state in engine.wait(runs, seen.append)]
+            return [state.result() for state in engine.wait(runs)]
 
     pids: list[int] = run_in_flow(submits)
     return pids
 
 
-def test_killed_workers_are_replaced_and_their_task_runs_again(params: Params, tmp_path: Path) -> None:
+def test_killed_workers_are_replaced_and_their_task_runs_again_on_this_machine_only(
+    params: Params, tmp_path: Path
+) -> None:
+    """The new workers too accept connections from this machine only, and cost little while they wait."""
     seen: list[dict[str, tuple[int, int]]] = []
     engine = Engine(params, params.executor, tmp_path / "dask", pytest.fail)
+
+    def submits() -> Any:
+        with engine:
+            given = [{"folder": tmp_path, "number": number} for number in range(4)]
+            runs = engine.submit(work, given, 10, [{OURS: 1}] * 4)
+            pids = [state.result() for state in engine.wait(runs, seen.append)]
+            asked = (engine.submit(each, [{}], 10, [{OURS: 1}]) for each in (listening, settings_of_a_worker))
+            return pids, *(state.result() for runs in asked for state in engine.wait(runs))
+
     # On a slow machine a worker starts in more than Dask's 15 seconds. Its place would be given up.
     with dask.config.set({"distributed.deploy.lost-worker-timeout": "1ms"}):
-        pids = run_all(engine, tmp_path, 4, seen)
+        pids, addresses, settings = run_in_flow(submits)
     assert len(pids) == 4 and os.getpid() not in pids
     assert (tmp_path / "attempts-1").stat().st_size == NUM_DEATHS + 1
     assert seen[-1]["part 3"] == (3, 4)
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
+    assert len(addresses) >= 3 and {*addresses} == {"127.0.0.1"}
+    assert settings == IDLE_SETTINGS
 
 
 def test_local_workers_that_cannot_start_again_are_reported(params: Params, tmp_path: Path) -> None:
@@ -153,20 +167,6 @@ def test_local_workers_that_cannot_start_again_are_reported(params: Params, tmp_
     assert len(run_in_flow(submits)) == 2
 
 
-def test_a_local_cluster_is_reached_from_this_machine_only_and_waits_at_little_cost(
-    params: Params, tmp_path: Path
-) -> None:
-    def asks() -> Any:
-        with Engine(params, params.executor, tmp_path / "dask", pytest.fail) as engine:
-            (addresses,) = engine.wait(engine.submit(listening, [{}], 10, [{OURS: 1}]))
-            (settings,) = engine.wait(engine.submit(settings_of_a_worker, [{}], 10, [{OURS: 1}]))
-            return addresses.result(), settings.result()
-
-    addresses, settings = run_in_flow(asks)
-    assert len(addresses) >= 3 and {*addresses} == {"127.0.0.1"}
-    assert settings == IDLE_SETTINGS
-
-
 def test_the_processes_of_a_gpu_share_its_worker(
     params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,20 +180,6 @@ def test_the_processes_of_a_gpu_share_its_worker(
             return [state.result() for state in engine.wait(engine.submit(seen_by_a_worker, [{}] * 9, 10, [{}] * 9))]
 
     assert {*run_in_flow(asks)} == {("GPU-a", 2), ("GPU-b", 1)}
-
-
-def test_a_worker_elsewhere_uses_its_own_address_of_prefect(params: Params, tmp_path: Path, servers: Servers) -> None:
-    """On Kubernetes the workers reach another address than the flow."""
-    own = f"{servers.prefect}/api".replace("127.0.0.1", "localhost")
-    with running(tmp_path, own) as made:
-        engine = Engine(params, ExecutorParams(kind="dask", address=made.address), tmp_path, lambda line: None)
-
-        def asks() -> Any:
-            with engine:
-                (state,) = engine.wait(engine.submit(address_of_prefect, [{}], 10, [{OURS: 1}]))
-                return state.result()
-
-        assert run_in_flow(asks) == own != PREFECT_API_URL.value()
 
 
 class Cluster:
@@ -235,8 +221,9 @@ def running(folder: Path, prefect: str) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator[Cluster]:
-    """A cluster for the tests that leave it as it is."""
-    with running(tmp_path_factory.mktemp("cluster"), f"{servers.prefect}/api") as made:
+    """A cluster for the tests that leave it as it is. Its worker reaches Prefect at another address than the flow."""
+    own = f"{servers.prefect}/api".replace("127.0.0.1", "localhost")
+    with running(tmp_path_factory.mktemp("cluster"), own) as made:
         yield made
 
 
@@ -250,10 +237,22 @@ def own_cluster(tmp_path: Path, servers: Servers) -> Iterator[Cluster]:
 def test_tasks_run_on_a_cluster_that_is_there(params: Params, tmp_path: Path, cluster: Cluster) -> None:
     executor = ExecutorParams(kind="dask", address=cluster.address)
     warnings: list[str] = []
-    pids = run_all(Engine(params, executor, tmp_path, warnings.append), tmp_path, 3, [])
+    pids = run_all(Engine(params, executor, tmp_path, warnings.append), tmp_path, 3)
     assert len(pids) == 3
     with Client(cluster.address, set_as_default=False) as client:  # a flow that ends leaves the cluster alone
         client.wait_for_workers(1, timeout=300)
+
+
+def test_a_worker_elsewhere_uses_its_own_address_of_prefect(params: Params, tmp_path: Path, cluster: Cluster) -> None:
+    """On Kubernetes the workers reach another address than the flow."""
+    engine = Engine(params, ExecutorParams(kind="dask", address=cluster.address), tmp_path, lambda line: None)
+
+    def asks() -> Any:
+        with engine:
+            (state,) = engine.wait(engine.submit(address_of_prefect, [{}], 10, [{OURS: 1}]))
+            return state.result()
+
+    assert run_in_flow(asks) == cluster.prefect != PREFECT_API_URL.value()
 
 
 def test_the_scheduler_has_few_tasks_at_a_time(params: Params, tmp_path: Path, cluster: Cluster) -> None:
@@ -298,17 +297,17 @@ def test_a_result_that_dies_with_its_worker_is_computed_again(
 
 
 def test_a_result_at_a_worker_that_stands_still_does_not_stop_the_flow(
-    params: Params, tmp_path: Path, own_cluster: Cluster
+    params: Params, tmp_path: Path, cluster: Cluster
 ) -> None:
     """The flow goes on looking at its tasks, and has the result when the worker goes on."""
-    engine = Engine(params, ExecutorParams(kind="dask", address=own_cluster.address), tmp_path, lambda line: None)
+    engine = Engine(params, ExecutorParams(kind="dask", address=cluster.address), tmp_path, lambda line: None)
     looks: list[float] = []
 
     def submits() -> Any:
         with engine:
             runs = list(engine.submit(work, [{"folder": tmp_path, "number": 0}], 10, [{OURS: 1}]))
             wait_for(lambda: runs[0].wrapped_future.status == "finished")
-            children = psutil.Process(own_cluster.worker.pid).children()
+            children = psutil.Process(cluster.worker.pid).children()
             (worker,) = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
             worker.suspend()
             late = threading.Timer(60, worker.resume)  # a flow that waits for the worker has looked once by then
@@ -368,12 +367,12 @@ def test_workers_with_other_code_get_no_task(
 
     executor = ExecutorParams(kind="dask", address=cluster.address)
     with pytest.raises(StopError):
-        run_all(Engine(params, executor, tmp_path, warn), tmp_path, 1, [], resource="selfplay-of-other-code")
+        run_all(Engine(params, executor, tmp_path, warn), tmp_path, 1, resource="selfplay-of-other-code")
     assert "no worker of the cluster has this lineage's code" in warnings[0]
     assert not (tmp_path / "attempts-0").exists()
 
 
-def test_a_lost_scheduler_is_said_and_the_next_one_is_used(
+def test_a_lost_scheduler_is_said_and_one_that_was_away_between_two_steps_is_reached_again(
     params: Params, tmp_path: Path, own_cluster: Cluster
 ) -> None:
     executor = ExecutorParams(kind="dask", address=own_cluster.address)
@@ -384,41 +383,29 @@ def test_a_lost_scheduler_is_said_and_the_next_one_is_used(
         if kills:
             kills.pop()()
 
+    def start_again() -> None:
+        own_cluster.scheduler.wait()
+        own_cluster.scheduler = own_cluster.start_scheduler()
+        own_cluster.start_worker()
+
+    def run(*numbers: int) -> Any:
+        given = [{"folder": tmp_path, "number": number} for number in numbers]
+        return engine.wait(engine.submit(work, given, 10, [{OURS: 1}] * len(given)), kill_once)
+
     def submits() -> Any:
-        given = [{"folder": tmp_path, "number": number} for number in (0, 2, 3, 4, 5, 6)]
-        needed = [{OURS: 1}] * len(given)
         with engine:
             with pytest.raises(LostError, match="lost"):
-                engine.wait(engine.submit(work, given, 10, needed), kill_once)
+                run(0, 2, 3, 4, 5, 6)
             engine.close()
-            own_cluster.scheduler.wait()
-            own_cluster.start_scheduler()
-            own_cluster.start_worker()
-            return engine.wait(engine.submit(work, given[:1], 10, needed[:1]))
-
-    assert len(run_in_flow(submits)) == 1
-
-
-def test_a_scheduler_that_was_away_between_two_steps_is_reached_again(
-    params: Params, tmp_path: Path, own_cluster: Cluster
-) -> None:
-    """Dask's client then closes itself."""
-    engine = Engine(params, ExecutorParams(kind="dask", address=own_cluster.address), tmp_path, lambda line: None)
-
-    def submits() -> Any:
-        def one(number: int) -> Any:
-            return engine.wait(engine.submit(work, [{"folder": tmp_path, "number": number}], 10, [{OURS: 1}]))
-
-        with engine, dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
-            one(0)
-            assert engine._runner
-            client = engine._runner.client
-            own_cluster.scheduler.kill()
-            own_cluster.scheduler.wait()
-            wait_for(lambda: client.status == "closed")
-            own_cluster.start_scheduler()
-            own_cluster.start_worker()
-            return one(2)
+            start_again()
+            with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+                assert len(run(0)) == 1
+                assert engine._runner
+                client = engine._runner.client
+                own_cluster.scheduler.kill()
+                wait_for(lambda: client.status == "closed")  # Dask's client closes itself
+                start_again()
+                return run(2)
 
     assert len(run_in_flow(submits)) == 1
 
@@ -431,13 +418,13 @@ def test_a_scheduler_that_does_not_answer_is_named(params: Params, tmp_path: Pat
     warnings: list[str] = []
     executor = ExecutorParams(kind="dask", address=address)
     with pytest.raises(ServerError, match=f"the Dask scheduler {address} does not answer: .*; start it, or correct"):
-        run_all(Engine(params, executor, tmp_path, warnings.append), tmp_path, 1, [])
+        run_all(Engine(params, executor, tmp_path, warnings.append), tmp_path, 1)
     assert "trying again" in warnings[0]
 
 
 def test_an_address_must_be_known(params: Params, tmp_path: Path) -> None:
     with pytest.raises(ServerError, match=r"no scheduler is known; set executor\.address in params\.yaml"):
-        run_all(Engine(params, ExecutorParams(kind="dask"), tmp_path, pytest.fail), tmp_path, 1, [])
+        run_all(Engine(params, ExecutorParams(kind="dask"), tmp_path, pytest.fail), tmp_path, 1)
 
 
 def clients() -> set[int]:
