@@ -129,6 +129,11 @@ PARAMETERS: list[tuple[dict[str, Any], str]] = [
         {"profile.device": "cuda", "profile.backend": "openvino"},
         "profile: backend 'openvino' runs on device 'cpu', got 'cuda'; set backend to 'torch'",
     ),
+    ({"selfplay.num_games": 0}, "selfplay.num_games 0 leaves no games to learn from; raise it, or set dataset"),
+    (
+        {"selfplay.num_games": 0, "dataset": "datasets/kgs", "selfplay.overlap": True},
+        "selfplay.overlap has no effect with selfplay.num_games 0; set it to false",
+    ),
     ({"gating.threshold": 1.5}, "gating.threshold = 1.5: must be less than or equal to 1"),
     ({"executor.kind": "cloud"}, "executor.kind = 'cloud': must be 'local' or 'dask'"),
 ]
