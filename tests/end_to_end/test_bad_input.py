@@ -19,7 +19,6 @@ from zero.storage.vcs import dvc
 REJECTED = {
     "new tiny --preset smoke": "lineage 'tiny' exists already",
     "new again --preset smoke": "tag again/gen-0001 belongs to an earlier lineage",
-    "advance go7": "unknown lineage 'go7'; known are: tiny; make it with `zero new go7`",
 }
 
 

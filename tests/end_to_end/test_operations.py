@@ -26,7 +26,6 @@ CANNOT_BE_DONE = {
     "rollback tiny tiny/gen-1": "'tiny/gen-1' is not a tag of a generation; name one such as tiny/gen-0002",
     "rollback go7 go7/gen-0001": "unknown lineage 'go7'; known are: tiny",
     "branch tiny tiny/gen-0009 kid": "unknown generation 'tiny/gen-0009'",
-    "branch tiny go7/gen-0001 kid": "go7/gen-0001 is not a generation of lineage 'tiny'",
     "branch tiny tiny/gen-0001 tiny": "lineage 'tiny' exists already; choose another name",
     "branch tiny tiny/gen-0001 Kid": "'Kid' is not a valid lineage name",
 }

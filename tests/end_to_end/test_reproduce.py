@@ -29,7 +29,6 @@ STATE = ["state/champion", "state/trainee", "state/replay", "state/generation.js
 CANNOT_BE_DONE = {
     "reproduce tiny/gen-0009": "unknown generation 'tiny/gen-0009'",
     "reproduce tiny/gen-0000 --sample 1": "tiny/gen-0000 has no games; recompute its state",
-    "reproduce tiny/gen-0001 --sample 1 --keep kept": "--sample and --keep exclude each other",
     "reproduce tiny/gen-0001 --keep zero": "is not empty",
 }
 
@@ -125,29 +124,27 @@ def test_the_seeded_network_is_recomputed(recorded: Lineage) -> None:
     assert [out["path"] for out in stage["outs"]] == STATE
 
 
-def test_a_sample_compares_with_the_signed_hash_of_a_shard(recorded: Lineage, tmp_path: Path) -> None:
-    """Both shards of the self-play are corrupt in the cache; the signed manifest is not."""
+def test_a_sample_compares_with_the_signed_hash_of_a_shard_and_pulls_the_data_that_it_needs(
+    recorded: Lineage, tmp_path: Path
+) -> None:
+    """Both shards of the self-play are corrupt in the cache; the signed manifest is not. A shard of the match and the
+    challenger are missing; the remote of the copy is the cache of the original.
+    """
     copy = copy_of(recorded, tmp_path)
+    record = Record(copy.home)
     for name in ("shard-0000.parquet", "shard-0001.parquet"):
         alter(cached(copy, (copy.workspace / "data/games" / name).read_bytes()))
-    done = zero(copy.home, "reproduce", "tiny/gen-0002", "--sample", "1", check=False, COLUMNS="80")
+    record.cached(2, "data/match", "shard-0000.parquet").unlink()
+    record.cached(2, "models/challenger", "manifest.json").unlink()
+    record.cached(2, "models/challenger").unlink()
+    done = zero(copy.home, "reproduce", "tiny/gen-0002", "--sample", "9", check=False, COLUMNS="80")
     assert done.returncode == 1
     assert "tiny/gen-0002 DIFFERS from the record" in done.stdout
     shard = r"data/games/shard-000\d\.parquet"
-    assert re.search(rf"{shard} │ [0-9a-f]{{12}} │ DIFFERS │", done.stdout)
-    assert re.search(rf"{shard}: recorded [0-9a-f]{{12}}, reproduced [0-9a-f]{{12}}\n", done.stdout)
+    assert len(re.findall(rf"{shard} │ [0-9a-f]{{12}} │ DIFFERS │", done.stdout)) == 2
+    assert len(re.findall(rf"{shard}: recorded [0-9a-f]{{12}}, reproduced [0-9a-f]{{12}}\n", done.stdout)) == 2
+    assert len(re.findall(r"data/match/shard-000\d\.parquet │ [0-9a-f]{12} │ equal +│", done.stdout)) == 2
     assert "first differences:" in done.stdout
-
-
-def test_a_sample_pulls_the_data_that_it_needs(recorded: Lineage, tmp_path: Path) -> None:
-    """The remote of the copy is the cache of the original."""
-    copy = copy_of(recorded, tmp_path)
-    record = Record(copy.home)
-    record.cached(2, "data/games", "shard-0000.parquet").unlink()
-    for out in ("data/match", "models/challenger"):
-        record.cached(2, out, "manifest.json").unlink()
-        record.cached(2, out).unlink()
-    assert reproduced(copy.home, "tiny/gen-0002", "--sample", "9")["equal"]
 
 
 def cached(lineage: Lineage, content: bytes) -> Path:
