@@ -91,10 +91,12 @@ def files_of(client: MlflowClient, run_id: str) -> dict[str, str]:
 
 def weights_of(client: MlflowClient, source: str) -> str:
     """SHA-256 of the only artifact of a version."""
-    files = [file.path for file in client.list_logged_model_artifacts(source.removeprefix("models:/"), "artifacts")]
+    model_id = source.removeprefix("models:/")
+    files = [file.path for file in client.list_logged_model_artifacts(model_id, "artifacts")]
     assert files == ["artifacts/weights.safetensors"]
-    with tempfile.TemporaryDirectory() as folder:
-        path = download_artifacts(f"{source}/{files[0]}", dst_path=folder, tracking_uri=client.tracking_uri)
+    with tempfile.TemporaryDirectory() as folder:  # with `models:/...` the library would open a local database
+        address = f"{client.get_logged_model(model_id).artifact_location}/{files[0]}"
+        path = download_artifacts(address, dst_path=folder, tracking_uri=client.tracking_uri)
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
