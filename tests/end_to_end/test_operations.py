@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.audit.record import Record
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import dvc, edit_params, git, killed, run, zero, zero_in_turn
 from zero.record.costs import read_note
@@ -43,19 +44,17 @@ def window_of(workspace: Path) -> Window:
     return read_manifest(workspace / "state/replay", Window)
 
 
-def left_by(lineage: Lineage, number: int, folder: Path) -> State:
+def left_by(record: Record, number: int) -> State:
     """The state that a generation left, read from the ledger and the shards of its window."""
-    entry = read_ledger(lineage.workspace)[number]
-    zero(lineage.home, "checkout", f"tiny/gen-{number:04d}", str(folder))
-    window = read_manifest(folder / "data/window", Window)
+    entry = read_ledger(record.workspace)[number]
+    window = Window.model_validate_json(record.cached(number, "data/window", "manifest.json").read_bytes())
     return entry.champion, entry.trainee, [each.shard.file.sha256 for each in window.shards]
 
 
 @pytest.fixture(scope="module")
-def left(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> dict[int, State]:
+def left(recorded: Lineage) -> dict[int, State]:
     """Of generations 1 and 2."""
-    folder = tmp_path_factory.mktemp("left")
-    return {number: left_by(recorded, number, folder / str(number)) for number in (1, 2)}
+    return {number: left_by(Record(recorded.home), number) for number in (1, 2)}
 
 
 class Uninterrupted(NamedTuple):
