@@ -20,6 +20,19 @@ REJECTED = {
     "new tiny --preset smoke": "lineage 'tiny' exists already",
     "new again --preset smoke": "tag again/gen-0001 belongs to an earlier lineage",
 }
+ON_RECORDED_GENERATIONS = {
+    "reproduce tiny/gen-0009": "unknown generation 'tiny/gen-0009'",
+    "reproduce tiny/gen-0000 --sample 1": "tiny/gen-0000 has no games; recompute its state",
+    "reproduce tiny/gen-0001 --keep zero": "is not empty",
+    "rollback tiny tiny/gen-0009": "tiny/gen-0009 is newer than the head of tiny, tiny/gen-0002",
+    "rollback tiny tiny/gen-0002": "tiny/gen-0002 is the head of tiny; there is nothing to roll back",
+    "rollback tiny go7/gen-0001": "go7/gen-0001 belongs to lineage 'go7', not to 'tiny'",
+    "rollback tiny tiny/gen-1": "'tiny/gen-1' is not a tag of a generation; name one such as tiny/gen-0002",
+    "rollback go7 go7/gen-0001": "unknown lineage 'go7'; known are: tiny",
+    "branch tiny tiny/gen-0009 kid": "unknown generation 'tiny/gen-0009'",
+    "branch tiny tiny/gen-0001 tiny": "lineage 'tiny' exists already; choose another name",
+    "branch tiny tiny/gen-0001 Kid": "'Kid' is not a valid lineage name",
+}
 
 
 @pytest.fixture
@@ -42,17 +55,18 @@ def workspace_of(home: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def rejected(begun: Lineage) -> "dict[str, subprocess.CompletedProcess[str]]":
+def rejected(begun: Lineage, recorded: Lineage) -> "dict[str, subprocess.CompletedProcess[str]]":
     """Output of the commands; none of them may change the project."""
     git(begun.home, "tag", "again/gen-0001")
     before = git(begun.home, "for-each-ref")
     done = zero_in_turn(begun.home, *(words.split() for words in REJECTED))
     assert git(begun.home, "for-each-ref") == before
     assert [path.name for path in (begun.home / ".zero/workspaces").iterdir()] == ["tiny"]
-    return dict(zip(REJECTED, done, strict=True))
+    done += zero_in_turn(recorded.home, *(words.split() for words in ON_RECORDED_GENERATIONS))
+    return dict(zip((*REJECTED, *ON_RECORDED_GENERATIONS), done, strict=True))
 
 
-@pytest.mark.parametrize(("words", "message"), REJECTED.items())
+@pytest.mark.parametrize(("words", "message"), (REJECTED | ON_RECORDED_GENERATIONS).items())
 def test_a_mistake_is_one_line_and_changes_nothing(
     rejected: "dict[str, subprocess.CompletedProcess[str]]", words: str, message: str
 ) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests.audit.record import Record
 from tests.end_to_end.lineages import Lineage, copy_of
-from tests.end_to_end.project import dvc, edit_params, git, killed, run, zero, zero_in_turn
+from tests.end_to_end.project import dvc, edit_params, git, killed, run, zero
 from zero.record.costs import read_note
 from zero.record.ledger import line_digest, read_ledger
 from zero.record.provenance import read_envelope, signed_by
@@ -20,16 +19,6 @@ from zero.storage.manifests import Champion, Checkpoint, GameSet, GenerationId, 
 
 DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
 ROLLBACK, BRANCH = ("rollback", "tiny", "tiny/gen-0001"), ("branch", "tiny", "tiny/gen-0001", "kid")
-CANNOT_BE_DONE = {
-    "rollback tiny tiny/gen-0009": "tiny/gen-0009 is newer than the head of tiny, tiny/gen-0002",
-    "rollback tiny tiny/gen-0002": "tiny/gen-0002 is the head of tiny; there is nothing to roll back",
-    "rollback tiny go7/gen-0001": "go7/gen-0001 belongs to lineage 'go7', not to 'tiny'",
-    "rollback tiny tiny/gen-1": "'tiny/gen-1' is not a tag of a generation; name one such as tiny/gen-0002",
-    "rollback go7 go7/gen-0001": "unknown lineage 'go7'; known are: tiny",
-    "branch tiny tiny/gen-0009 kid": "unknown generation 'tiny/gen-0009'",
-    "branch tiny tiny/gen-0001 tiny": "lineage 'tiny' exists already; choose another name",
-    "branch tiny tiny/gen-0001 Kid": "'Kid' is not a valid lineage name",
-}
 State = tuple[str, str, list[str]]
 """Champion, trainee and files of the window."""
 
@@ -216,20 +205,6 @@ def test_a_killed_branch_is_finished_by_a_second_one_and_its_lost_workspace_made
     run(["rm", "-r", str(workspace)], home)
     zero(home, "restore", "kid")
     assert json.loads(zero(home, "prepare", "kid").stdout)["generation"]["number"] == 2
-
-
-@pytest.fixture(scope="module")
-def refused(recorded: Lineage) -> "dict[str, subprocess.CompletedProcess[str]]":
-    """Output of the commands."""
-    done = zero_in_turn(recorded.home, *(words.split() for words in CANNOT_BE_DONE))
-    return dict(zip(CANNOT_BE_DONE, done, strict=True))
-
-
-@pytest.mark.parametrize(("words", "shown"), CANNOT_BE_DONE.items())
-def test_an_error_is_one_line(refused: "dict[str, subprocess.CompletedProcess[str]]", words: str, shown: str) -> None:
-    done = refused[words]
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1 and shown in done.stderr
 
 
 def test_a_dirty_workspace_is_not_rolled_back(lineage: Lineage) -> None:

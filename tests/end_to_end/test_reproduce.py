@@ -15,7 +15,7 @@ import pytest
 
 from tests.audit.record import Record
 from tests.end_to_end.lineages import Lineage, copy_of
-from tests.end_to_end.project import environment_of, git, zero, zero_in_turn
+from tests.end_to_end.project import environment_of, git, zero
 from zero.audit import audit
 from zero.audit.recompute import NOTES_FILE, read_notes
 from zero.audit.reproduce import reproduce
@@ -26,11 +26,6 @@ OTHER_ISA = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 NO_STAGES = b"stages: {}\n"
 """A pipeline that computes nothing."""
 STATE = ["state/champion", "state/trainee", "state/replay", "state/generation.json"]
-CANNOT_BE_DONE = {
-    "reproduce tiny/gen-0009": "unknown generation 'tiny/gen-0009'",
-    "reproduce tiny/gen-0000 --sample 1": "tiny/gen-0000 has no games; recompute its state",
-    "reproduce tiny/gen-0001 --keep zero": "is not empty",
-}
 
 
 class Resumed(NamedTuple):
@@ -219,20 +214,6 @@ def test_a_moved_tag_is_reported(lineage: Lineage) -> None:
     git(lineage.home, "tag", "--force", "tiny/gen-0001", "tiny/gen-0002")
     with pytest.raises(LineageError, match="tag tiny/gen-0001 was moved to the commit of tiny/gen-0002"):
         reproduce(lineage.home, "tiny/gen-0001", lambda line: None)
-
-
-@pytest.fixture(scope="module")
-def refused(recorded: Lineage) -> "dict[str, subprocess.CompletedProcess[str]]":
-    """Output of the commands."""
-    done = zero_in_turn(recorded.home, *(words.split() for words in CANNOT_BE_DONE))
-    return dict(zip(CANNOT_BE_DONE, done, strict=True))
-
-
-@pytest.mark.parametrize(("words", "message"), CANNOT_BE_DONE.items())
-def test_an_error_is_one_line(refused: "dict[str, subprocess.CompletedProcess[str]]", words: str, message: str) -> None:
-    done = refused[words]
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1 and message in done.stderr
 
 
 @pytest.mark.parametrize(("tag", "kind"), [("tiny/gen-0003", "rollback"), ("kid/gen-0001", "branch")])
