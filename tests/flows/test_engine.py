@@ -134,8 +134,9 @@ def test_killed_workers_are_replaced_and_their_task_runs_again_on_this_machine_o
             given = [{"folder": tmp_path, "number": number} for number in range(4)]
             runs = engine.submit(work, given, 10, [{OURS: 1}] * 4)
             pids = [state.result() for state in engine.wait(runs, seen.append)]
-            asked = (engine.submit(each, [{}], 10, [{OURS: 1}]) for each in (listening, settings_of_a_worker))
-            return pids, *(state.result() for runs in asked for state in engine.wait(runs))
+            (addresses,) = engine.wait(engine.submit(listening, [{}], 10, [{OURS: 1}]))
+            (settings,) = engine.wait(engine.submit(settings_of_a_worker, [{}], 10, [{OURS: 1}]))
+            return pids, addresses.result(), settings.result()
 
     # On a slow machine a worker starts in more than Dask's 15 seconds. Its place would be given up.
     with dask.config.set({"distributed.deploy.lost-worker-timeout": "1ms"}):
