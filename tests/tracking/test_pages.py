@@ -85,6 +85,7 @@ def test_a_generation_of_older_code_has_no_metrics_of_replay_and_verification(tm
 def test_the_description_warns_of_a_dead_training(tmp_path):
     health = Health(verdict="dead", explained_variance=-2.0, findings=("100% of the values are saturated",))
     note = generation_page(generation_with(tmp_path, health=health)).tags["mlflow.note.content"]
+    assert note.startswith("**Training: dead; the value explains -200% of the variance of its targets.**")
     assert "**Warning: 100% of the values are saturated.**" in note
     assert "the next generation restarts" in note
     healthy = health.model_copy(update={"verdict": "healthy", "findings": ()})

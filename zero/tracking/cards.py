@@ -27,14 +27,18 @@ TEXT_MARGIN = 0.27
 
 
 def run_note(generation: Generation, entry: LedgerEntry) -> str:
-    """Description of the run of a generation, in Markdown: decision, gate, health, how to play, where to look."""
+    """Description of the run of a generation, in Markdown: gate, decision, health, how to play, where to look."""
     parts = [_result(generation, entry)]
     if entry.decision is not None:
         parts.insert(0, f"![the score and its interval](get-artifact?path={GATE_FILE}&run_uuid={RUN_ID})")
         parts.append(f"{match_sentence(entry.decision.match)}.")
-    if generation.health is not None:
-        parts.append(f"Training: {generation.health.sentence()}.")
-        parts += [f"**Warning: {line}.**" for line in generation.health.lines()]
+    if (health := generation.health) is not None:
+        summary = f"Training: {health.sentence()}."
+        if warnings := health.lines():
+            parts.insert(0, f"**{summary}**")  # above the picture, where MLflow shows it without a click
+            parts += [f"**Warning: {line}.**" for line in warnings]
+        else:
+            parts.append(summary)
     parts.append(f"Champion: generation {entry.champion_generation}. Play against it: `zero play {generation.tag}`")
     view = f"#/experiments/{EXPERIMENT_ID}/runs?viewStateShareKey={VIEW_KEY}"
     parts.append(f"[All generations: table]({view}), [charts]({view}&compareRunsMode=CHART)")

@@ -41,6 +41,11 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** A warning above a page; what stands between backticks is a command or a name. */
+export function warning(text) {
+  return el("p", { class: "error" }, text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part)));
+}
+
 /** Makes an SVG node; null leaves an attribute out. */
 export function svg(tag, attributes = {}, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);

@@ -10,6 +10,8 @@ const PALETTE = {
 const DARK = window.matchMedia("(prefers-color-scheme: dark)");
 const NO_VALUE = "not recorded";
 const COPIED_MS = 2000; // a button shows for this time what it did
+/** Axis of generations and counts. Vega puts a tick at 1.5 between 1 and 2, whatever `tickMinStep` says. */
+export const WHOLE_NUMBERS = { tickMinStep: 1, labelExpr: "datum.value % 1 ? '' : format(datum.value, ',d')" };
 
 const drawn = new Map(); // Vega's result by container: it listens to the window until it is finalized
 let loading = null;

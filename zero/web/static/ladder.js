@@ -1,7 +1,7 @@
 // Ratings of all lineages together, over generations, games or hours; and the tournaments.
 
 import { api, el } from "./app.js";
-import { card, chart, dataTable, digits, integer, percent } from "./charts.js";
+import { WHOLE_NUMBERS, card, chart, dataTable, digits, integer, percent } from "./charts.js";
 
 const AXES = {
   generation: ["generation", (point) => point.generation],
@@ -37,7 +37,7 @@ function curvesCard(ladders) {
       height: 380,
       data: { values },
       encoding: {
-        x: { field: "x", type: "quantitative", title, scale: { zero: false, nice: false }, axis: axis === "hours" ? {} : { tickMinStep: 1, format: ",d" } },
+        x: { field: "x", type: "quantitative", title, scale: { zero: false, nice: false }, axis: axis === "hours" ? {} : WHOLE_NUMBERS },
         color: { field: "lineage", type: "nominal", scale: { domain: lineages } },
       },
       layer: [

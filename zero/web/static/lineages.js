@@ -1,7 +1,7 @@
 // The list of lineages, and a lineage as a graph of its generations with curves over them.
 
-import { announce, api, el, showError, svg } from "./app.js";
-import { card, chartCard, dataTable, digits, integer, percent } from "./charts.js";
+import { announce, api, el, showError, svg, warning } from "./app.js";
+import { WHOLE_NUMBERS, card, chartCard, dataTable, digits, integer, percent } from "./charts.js";
 import { decisionWord, show as showReport } from "./report.js";
 
 const STEP = 40; // pixels between two generations
@@ -88,7 +88,7 @@ function draw(root, lineage) {
       el("a", { href: `#/games?lineage=${lineage.lineage}` }, "games"),
       el("a", { href: "#/ladder" }, "ladder"),
     ),
-    ...lineage.warnings.map((line) => el("p", { class: "error" }, `Warning: ${line}`)),
+    ...lineage.warnings.map((line) => warning(`Warning: ${line}`)),
   );
   const scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "graph of the generations" }, graph(lineage));
   root.append(
@@ -172,7 +172,7 @@ function foreign(name, href, [x, y], text) {
 }
 
 function curves(nodes) {
-  const x = { field: "generation", type: "quantitative", title: "generation", axis: { tickMinStep: 1, format: "d" }, scale: { zero: false, nice: false } };
+  const x = { field: "generation", type: "quantitative", title: "generation", axis: WHOLE_NUMBERS, scale: { zero: false, nice: false } };
   const columns = (...names) => [{ title: "generation", num: true }, ...names];
   const number = (title, format) => ({ title, num: true, format });
   const last = nodes.at(-1);

@@ -1,6 +1,6 @@
 // The report of a generation, in the page and in the file of `zero report`; also two generations side by side.
 
-import { api, el, serverLinks } from "./app.js";
+import { api, el, serverLinks, warning } from "./app.js";
 import { smallBoard } from "./board.js";
 import { card, chartCard, dataTable, digits, duration, integer, percent } from "./charts.js";
 
@@ -69,7 +69,7 @@ export function render(root, report, other = null) {
   const both = other ? [report, other] : [report];
   root.append(
     header(report, other),
-    ...both.flatMap(({ tag, warnings }) => warnings.map((line) => el("p", { class: "error" }, `${other ? tag : "Warning"}: ${line}`))),
+    ...both.flatMap(({ tag, warnings }) => warnings.map((line) => warning(`${other ? tag : "Warning"}: ${line}`))),
     el(
       "div",
       { class: other ? "report pairs" : "report" },
