@@ -14,7 +14,7 @@ run := $(local) exec
 watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
 # Filters Prefect's output to the messages of the run's log, without the time and the run's ID, and the states that matter.
 # Tracebacks are on the run's page.
-noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
+noise := deployment pull step|eployment step|submitting flow run|submitted to infrastructure|Finished in state Completed|Engine execution exited
 story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}' -e 's/^▪ +[0-9.:]+ +[0-9a-f]{12} +//'
 
 .PHONY: help setup generation campaign up down status bench drill faults test rules bounds gpu check docs docs-build format clean

@@ -67,7 +67,8 @@ def up(home: Home) -> None:
     if missing:
         say("starting " + " and ".join(title(name) for name in missing) + " ...")
     if any(record and record.port != ports[name] for name, record in before.items()):
-        home.stop("worker")  # it has the old addresses
+        for name in ("worker", "web"):  # they have the old addresses
+            home.stop(name)
     env = client_env(home, ports)
     for name in missing:
         home.stop(name)  # it runs at another port than the given one
@@ -207,12 +208,16 @@ def client_env(home: Home, ports: Mapping[str, int]) -> dict[str, str]:
     The shell's own settings of Prefect and MLflow are left out: they are about other servers.
     """
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "MLFLOW_"))}
+    # Both names: libraries prefer the lower-case one.
+    no_proxy = ",".join(filter(None, [env.get("no_proxy") or env.get("NO_PROXY"), HOST, "localhost"]))
+    prefect = address(ports["prefect"])
     return (
         env
         | QUIET
         | {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)]),
-            "NO_PROXY": ",".join(filter(None, [env.get("NO_PROXY") or env.get("no_proxy"), HOST, "localhost"])),
+            "NO_PROXY": no_proxy,
+            "no_proxy": no_proxy,
             "ZERO_HOME": str(home.state.parent),
             "PREFECT_HOME": str(home.state / "prefect"),
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home.state}/prefect/prefect.db",
@@ -221,7 +226,9 @@ def client_env(home: Home, ports: Mapping[str, int]) -> dict[str, str]:
             "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
             "PREFECT_WORKER_QUERY_SECONDS": "1",
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-            "PREFECT_API_URL": address(ports["prefect"]) + "/api",
+            # By default each page in the user's browser may ask Prefect, and start a run with a command of its own.
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{prefect},http://localhost:{ports['prefect']}",
+            "PREFECT_API_URL": f"{prefect}/api",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "MLFLOW_TRACKING_URI": address(ports["mlflow"]),
         }
@@ -345,7 +352,7 @@ def main() -> int:
                 status(home)
             else:
                 down(home)
-    except (LocalError, httpx.HTTPError) as error:
+    except (LocalError, httpx.HTTPError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

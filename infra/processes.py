@@ -105,9 +105,13 @@ class Home(NamedTuple):
         """Waits until a service is healthy, at most for ZERO_START_SECONDS.
 
         Raises:
-          LocalError: it ended, or was not healthy in time; with the end of its log.
+          LocalError: it ended, or was not healthy in time; with the end of its log. Or ZERO_START_SECONDS is no number.
         """
-        seconds = float(os.environ.get("ZERO_START_SECONDS") or START_SECONDS)
+        given = os.environ.get("ZERO_START_SECONDS") or str(START_SECONDS)
+        try:
+            seconds = float(given)
+        except ValueError:
+            raise LocalError(f"ZERO_START_SECONDS is {given!r}; expected a number of seconds") from None
         deadline = time.monotonic() + seconds
         while not is_healthy() or self.record(name) is None:
             if self.record(name) is None:  # another program may answer at its address

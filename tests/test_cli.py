@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -150,6 +151,18 @@ def test_make_without_a_target_says_where_the_project_stands(home: Path, tmp_pat
     (home / ".venv/zero-stamp").touch()
     shown = run(["make"], home, PYTHONPATH=str(SOURCE_DIR)).stdout
     assert f"project {home}\n" in shown and "\n  make generation " in shown and "Nothing is installed" not in shown
+
+
+def test_make_generation_shows_that_shards_are_submitted_again(home: Path) -> None:
+    shutil.copy(SOURCE_DIR / "Makefile", home)
+    (story,) = re.findall(r"sed -u .*'", run(["make", "-n", "generation"], home).stdout)[:1]
+    log = [
+        "▪ 06:58:48.051 064cf67fed14 Worker 'w' submitting flow run '1'",
+        "▪ 06:58:48.052 064cf67fed14 Flow run 'a' submitted to infrastructure",
+        "▪ 06:58:49.053 064cf67fed14 the cluster was lost; submitting the missing shards of selfplay again",
+    ]
+    shown = subprocess.run(story, shell=True, input="\n".join(log), capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "the cluster was lost; submitting the missing shards of selfplay again"
 
 
 @pytest.mark.parametrize(

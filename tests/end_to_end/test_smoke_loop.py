@@ -103,14 +103,15 @@ def test_games_are_written_as_sgf(recorded: Lineage, tmp_path: Path) -> None:
 
 def test_games_are_written_with_the_rules_of_their_workspace(recorded: Lineage, tmp_path: Path) -> None:
     games, out, here = recorded.workspace / "data/match", tmp_path / "match.sgf", tmp_path / "here.sgf"
-    other = edit_params((recorded.workspace / "params.yaml").read_text(), game__size=6)
+    other = edit_params((recorded.workspace / "params.yaml").read_text(), game__komi=7.5)
     (tmp_path / "params.yaml").write_text(other)
     zero(tmp_path, "sgf", str(games), str(out))
     zero(recorded.workspace, "sgf", "data/match", str(here))
     assert out.read_text() == here.read_text()
     lost = Path(shutil.copytree(games, tmp_path / "data/match"))
     done = zero(recorded.workspace, "sgf", str(lost), str(tmp_path / "lost.sgf"), check=False)
-    assert done.returncode == 1 and "keep the games in the workspace that made them" in done.stderr
+    assert done.returncode == 1 and f"{tmp_path / 'params.yaml'} changed since the games of {lost}" in done.stderr
+    assert "get both with `zero checkout tiny/gen-0002 FOLDER`" in done.stderr
     assert not (tmp_path / "lost.sgf").exists()
 
 

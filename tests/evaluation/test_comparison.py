@@ -6,8 +6,15 @@ import pytest
 
 from tests.parameters import smoke_text
 from zero.config.params import parse_params
-from zero.errors import ParamsError
-from zero.evaluation.comparison import ComparedNetwork, Comparison, Newest, _check_test_games, write_comparison
+from zero.errors import LineageError, ParamsError
+from zero.evaluation.comparison import (
+    ComparedNetwork,
+    Comparison,
+    Newest,
+    _check_test_games,
+    compare,
+    write_comparison,
+)
 from zero.evaluation.held_out import Evaluation, Metrics
 from zero.evaluation.tournament import play_tournament
 from zero.record.generation import Generation
@@ -28,6 +35,12 @@ def test_networks_with_different_test_games_are_not_compared() -> None:
     _check_test_games({"one": newest("b"), "other": newest("b"), "without": newest("")})
     with pytest.raises(ParamsError, match="one and other have different test games; name one dataset for all"):
         _check_test_games({"one": newest("b"), "other": newest("c"), "without": newest("")})
+
+
+@pytest.mark.parametrize("names", [["one"], ["one", "one"], ["one", "other", "one"]])
+def test_a_comparison_needs_two_lineages(tmp_path: Path, names: list[str]) -> None:
+    with pytest.raises(LineageError, match=f"needs two lineages or more, each once, got {' '.join(names)}$"):
+        compare(tmp_path, names, 2)
 
 
 def test_comparisons_that_differ_only_in_their_games_have_two_folders(tmp_path: Path) -> None:

@@ -142,11 +142,22 @@ def test_held_out_games_that_all_lineages_have() -> None:
 
 def test_ratings_of_one_scale() -> None:
     assert _common_scale([ladder("one"), ladder("other")]) == "GNU Go = 1800 at 20 simulations"
-    for other in (ladder("other", "rollouts"), ladder("other", simulations=32)):
+    alone = ladder("alone").model_copy(
+        update={"scales": (Scale(reference="alone/gen-0000", elo=0.0, is_anchor=False, num_players=2),)}
+    )
+    for one, other, remedy in (
+        (alone, ladder("other"), "play against the same opponents: `zero elo alone --games 100`"),
+        (
+            ladder("one"),
+            ladder("other", simulations=32),
+            "rate all with the same number: `zero elo other --games 100 --simulations 20`, then "
+            "`zero curves one other --simulations 20`",
+        ),
+    ):
         with pytest.raises(
-            ParamsError, match="the ratings of one have the scale GNU Go = 1800 at 20 simulations, those of other "
+            ParamsError, match=f"the ratings have different scales: that of {one.lineage} is .*{remedy}"
         ):
-            _common_scale([ladder("one"), other])
+            _common_scale([one, other])
 
 
 def test_the_scale_is_that_of_the_group_of_the_curve() -> None:

@@ -21,6 +21,7 @@ from zero.evaluation.held_out import (
     GNUGO_FILE,
     GNUGO_OPENING_MOVES,
     MIN_PRIOR,
+    _shares,
     backfill,
     evaluate,
     evaluation_dir,
@@ -41,7 +42,7 @@ from zero.players.networks import weights_path
 from zero.record.ledger import read_ledger
 from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
-from zero.storage.files import write_atomic
+from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import GameRecord
 
 RULES = rules_of(GO5)
@@ -193,6 +194,19 @@ def test_results_are_computed_once_when_they_become_computable(lineage: Lineage)
     assert backfill(lineage.home, "tiny") == [first, second]
     write_atomic(path, b"{")
     assert backfill(lineage.home, "tiny") == [first, second], "an unreadable file is replaced"
+
+
+def test_results_of_another_test_split_are_not_returned(lineage: Lineage):
+    (first, _) = backfill(lineage.home, "tiny")
+    on_test = first.evaluations[0].model_copy(update={"games": "test", "games_digest": "d" * 64})
+    write_atomic(evaluation_dir(lineage.home, "tiny") / "gen-0001.json", canonical_json(first.with_evaluation(on_test)))
+    assert backfill(lineage.home, "tiny")[0] == first
+    assert first.with_evaluation(on_test).with_test_games("d" * 64).find("challenger", "test") == on_test.metrics
+
+
+def test_shares_are_in_proportion_to_the_positions():
+    assert _shares(40, [269, 47]) == [34, 6]
+    assert _shares(7, [1, 1, 1]) == [2, 2, 3]
 
 
 def test_a_champion_without_weights_here_has_no_results(lineage: Lineage):

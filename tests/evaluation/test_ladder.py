@@ -213,6 +213,14 @@ def test_equal_names_are_disambiguated():
     assert disambiguate([RANDOM, RANDOM]) == {key_of(RANDOM): "random"}
 
 
+def test_long_settings_that_differ_at_their_end_give_different_names():
+    texts = [f"gnugo --mode gtp --level {level}, {digit * 64} gnugo" for level, digit in ((1, "a"), (5, "b"))]
+    ids = [RANDOM.model_copy(update={"settings": {"command": text}}) for text in texts]
+    assert sorted(disambiguate(ids).values()) == [
+        f"random, command gnugo --mode gtp --level {level}, {digit * 12} gnugo" for level, digit in ((1, "a"), (5, "b"))
+    ]
+
+
 def test_a_ladder_without_results_says_so(recorded):
     ladder = lineage_ladder(recorded.home, "tiny")
     empty = ladder.model_copy(update={"rows": (), "curve": (), "scales": (), "results": ()})

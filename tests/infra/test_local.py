@@ -71,6 +71,17 @@ def test_servers_and_pages_are_at_the_addresses_written_down(servers: Servers) -
     assert "<title>MLflow</title>" in answer_of(servers.mlflow + "/")
 
 
+def test_a_page_of_another_site_may_not_ask_prefect(servers: Servers) -> None:
+    """Such a page could start a run with a command of its own."""
+    localhost = servers.prefect.replace("127.0.0.1", "localhost")
+    allowed = {}
+    for origin in (servers.prefect, localhost, "https://evil.example"):
+        request = urllib.request.Request(f"{servers.prefect}/api/health", headers={"Origin": origin})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            allowed[origin] = answer.headers["Access-Control-Allow-Origin"]
+    assert allowed == {servers.prefect: servers.prefect, localhost: localhost, "https://evil.example": None}
+
+
 def test_a_worker_serves_the_flows_of_this_folder(servers: Servers) -> None:
     workers = servers.api("/work_pools/zero/workers/filter", {})
     assert "ONLINE" in [worker["status"] for worker in workers]
@@ -192,6 +203,9 @@ def test_a_service_that_is_mute_is_given_up_after_the_time_limit(home: Home, mon
     with pytest.raises(LocalError, match=r"Prefect was not ready after 0 s; try `make down`, then `make up`"):
         home.wait_for("prefect", lambda: False, REMEDY)
     assert time.monotonic() - started < 10
+    monkeypatch.setenv("ZERO_START_SECONDS", "4m")
+    with pytest.raises(LocalError, match="ZERO_START_SECONDS is '4m'; expected a number of seconds"):
+        home.wait_for("prefect", lambda: False, REMEDY)
     assert home.stop("prefect")
 
 
@@ -202,3 +216,9 @@ def test_the_shells_own_prefect_settings_are_left_out(home: Home, monkeypatch: p
     assert "PREFECT_API_KEY" not in env
     assert env["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:5007"
     assert env["DO_NOT_TRACK"] == "true"
+
+
+def test_the_servers_are_asked_without_the_shells_proxy(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "corp.example")
+    env = local.client_env(home, {"prefect": 4207, "mlflow": 5007})
+    assert env["no_proxy"] == env["NO_PROXY"] == "corp.example,127.0.0.1,localhost"

@@ -27,7 +27,7 @@ UNAUTHENTICATED = "16"
 """Of the statuses of gRPC."""
 WEIGHTS = "weights/" + "ab" * 32 + ".safetensors"
 SHARD = "shards/ab/" + "ab" * 32 + "." + "cd" * 32 + ".parquet"
-RECEIPT = "receipts/ab/" + "ab" * 32 + "." + "cd" * 32 + ".host-1.json"
+RECEIPT = "receipts/ab/" + "ab" * 32 + "." + "cd" * 32 + ".host-1-01234567.json"
 TRAININGS = ["files/" + "ab" * 32, "trainings/ab/a.json"]
 
 

@@ -324,6 +324,7 @@ def test_the_identity_contains_the_digests_of_the_files(opened, tmp_path):
     for content in ("one", "two", "one"):
         weights.write_text(content)
         digests.append(file_digests([*command(), f"--net={weights}", str(tmp_path), "x" * 5000])["files"])
+        assert sha256_file(weights) in str(file_digests(["zero", "gtp", f"{weights},simulations=10"])["files"])
     assert digests[0] == digests[2] != digests[1]
     named = [each.split(" ", 1) for each in str(digests[0]).split(", ")]
     wanted = [sys.executable, str(ENGINE), str(weights)]

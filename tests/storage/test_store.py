@@ -259,12 +259,14 @@ def test_files_and_results_of_a_training_can_be_read_back(store):
     assert store.get_trainings(KEY) == [b"one"] and store.get_trainings("e" * 64) == []
 
 
-def test_a_shard_has_one_receipt_per_worker(store):
+def test_a_shard_has_a_receipt_for_each_time_that_it_was_played(store):
     digest = sha256_bytes(DATA)
     assert store.get_receipts(KEY) == []
     store.put_receipt(KEY, digest, "host:1", b"one")
     store.put_receipt(KEY, digest, "rack 3/host:2", b"two")
+    store.put_receipt(KEY, digest, "host:1" * 40, b"three")
+    store.put_receipt(KEY, digest, "host:1", b"again")
     store.put_receipt(OTHER_KEY, digest, "host:1", b"of another shard")
-    assert sorted(store.get_receipts(KEY)) == [b"one", b"two"]
-    assert f"receipts/ab/{KEY}.{digest}.rack-3-host-2.json" in files(store)
+    assert sorted(store.get_receipts(KEY)) == [b"again", b"one", b"three", b"two"]
+    assert f"receipts/ab/{KEY}.{digest}.rack-3-host-2-{sha256_bytes(b'two')[:8]}.json" in files(store)
     assert store.get_shard(KEY) is None

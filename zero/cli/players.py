@@ -143,8 +143,8 @@ def elo(
 ) -> None:
     """Rates all champions of a lineage and fixed opponents, with intervals; see docs/strength.md.
 
-    All gating matches and all finished matches count. With `--games` it plays more matches first; the same command
-    continues an interrupted one.
+    Gating matches of promoted challengers count, and finished matches with a champion or without a network. With
+    `--games` it plays more matches first; the same command continues an interrupted one.
     """
     from zero.evaluation.ladder import lineage_ladder
     from zero.evaluation.ladder_output import ladder_lines, ladder_tables, track_ladder, write_ladder

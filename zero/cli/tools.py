@@ -80,29 +80,32 @@ def sgf(
     out: Annotated[Path, typer.Argument(help="SGF file to write; the games become a collection.")],
 ) -> None:
     """Writes games as SGF with komi, rules, result and the digests of the players."""
-    from zero.config.params import PARAMS_FILE, load_params
+    from zero.config.params import PARAMS_FILE, load_params, params_digest
     from zero.data.records import game_record, read_records
     from zero.data.sgf import game_to_sgf, write_collection
     from zero.errors import ZeroError
     from zero.games.rules import rules_of
+    from zero.record.ledger import generation_tag
     from zero.storage.files import checked_path, read_manifest
     from zero.storage.manifests import GameSet
 
     game_set = read_manifest(games, GameSet)
     # a game set is two folders below its workspace, like data/match
     workspace = games.resolve().parent.parent
-    origin, rules = game_set.origin, rules_of(load_params(workspace).game)
+    origin, params = game_set.origin, load_params(workspace)
+    if params_digest(params, origin.stage) != origin.params_digest:
+        tag = generation_tag(origin.lineage, origin.generation)
+        raise ZeroError(
+            f"{workspace / PARAMS_FILE} changed since the games of {games} were made; get both with "
+            f"`zero checkout {tag} FOLDER`"
+        )
+    rules = rules_of(params.game)
     event = f"{origin.lineage} generation {origin.generation}, {origin.stage}"
     names = {digest: name for name, digest in origin.inputs.items()}
     texts = []
     for shard in game_set.shards:
         path = checked_path(shard.file, games)
         columns = read_records(path.read_bytes(), str(path))
-        if columns.num_actions != rules.num_actions:
-            raise ZeroError(
-                f"{path} has {columns.num_actions} actions, the game of {workspace / PARAMS_FILE} has "
-                f"{rules.num_actions}; keep the games in the workspace that made them"
-            )
         for record in (game_record(columns, index) for index in range(columns.num_games)):
             black, white = names.get(record.black, ""), names.get(record.white, "")
             texts.append(game_to_sgf(rules, record, event=event, black_name=black, white_name=white))

@@ -86,9 +86,11 @@ def compare(
       progress: receives (games done, all games).
 
     Raises:
-      LineageError: a lineage is unknown, or has no generation with a network that learned.
+      LineageError: a lineage is unknown or named twice, has no generation with a network that learned, or is alone.
       ParamsError: two lineages have the same network, play different games, or have different test splits.
     """
+    if len(set(lineages)) < max(2, len(lineages)):
+        raise LineageError(f"a comparison needs two lineages or more, each once, got {' '.join(lineages)}")
     with ProjectRecord(home) as record:
         newest = {name: _newest(home, record, name, dataset) for name in lineages}
         _check_test_games(newest)
@@ -167,12 +169,12 @@ def _newest(home: Path, record: ProjectRecord, lineage: str, dataset: Path | Non
         raise LineageError(
             f"{lineage} has no network that learned yet; make one with `make generation LINEAGE={lineage}`"
         )
-    results = {each.generation: each for each in backfill(home, lineage, dataset=dataset)}
-    result = results.get(generation.number)
-    # The newest challenger may have been refused.
+    # The newest challenger may have been refused, and a rollback or a branch has no challenger.
     maker = champion_maker(record, lineage, generation.number)
     num_steps = maker.challenger.step if maker.challenger else 0
-    return Newest(generation, num_steps, result.find_evaluation("champion", TEST) if result else None)
+    results = [each for result in backfill(home, maker.lineage, dataset=dataset) for each in result.evaluations]
+    wanted = (TEST, generation.entry.champion)
+    return Newest(generation, num_steps, next((each for each in results if (each.games, each.weights) == wanted), None))
 
 
 def _check_test_games(newest: Mapping[str, Newest]) -> None:

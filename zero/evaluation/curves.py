@@ -246,19 +246,26 @@ def _common_games(results: dict[str, list[GenerationEvaluation]]) -> str:
 
 def _common_scale(ladders: Iterable[Ladder]) -> str:
     """The reference of all ladders and their simulations; empty without ratings."""
-    scales = {}
-    for ladder in ladders:
-        if ladder.curve:
-            scale = ladder.scales[_group_of_curve(ladder)]
-            scales[ladder.lineage] = f"{scale.reference} = {scale.elo:.0f} at {ladder.simulations} simulations"
-    first = next(iter(scales), "")
-    for name, text in scales.items():
-        if text != scales[first]:
-            raise ParamsError(
-                f"the ratings of {first} have the scale {scales[first]}, those of {name} {text}; play against the "
-                f"same opponents with the same number of simulations: `zero elo {name} --games 100`"
+    rated = [ladder for ladder in ladders if ladder.curve]
+    scales = {ladder.lineage: ladder.scales[_group_of_curve(ladder)] for ladder in rated}
+    texts = {}
+    for each in rated:
+        scale = scales[each.lineage]
+        texts[each.lineage] = f"{scale.reference} = {scale.elo:.0f} at {each.simulations} simulations"
+    if len(set(texts.values())) > 1:
+        found = ", ".join(f"that of {name} is {text}" for name, text in texts.items())
+        number = rated[0].simulations
+        if any(each.simulations != number for each in rated):
+            other = next(each.lineage for each in rated if each.simulations != number)
+            remedy = (
+                f"rate all with the same number: `zero elo {other} --games 100 --simulations {number}`, then "
+                f"`zero curves {' '.join(texts)} --simulations {number}`"
             )
-    return scales.get(first, "")
+        else:
+            other = next((name for name, scale in scales.items() if not scale.is_anchor), rated[-1].lineage)
+            remedy = f"play against the same opponents: `zero elo {other} --games 100`"
+        raise ParamsError(f"the ratings have different scales: {found}; {remedy}")
+    return next(iter(texts.values()), "")
 
 
 def _group_of_curve(ladder: Ladder) -> int:

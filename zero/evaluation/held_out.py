@@ -22,6 +22,7 @@ GNU Go would otherwise repeat a few games. It is the `games.sgf` of
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -134,6 +135,11 @@ class GenerationEvaluation(Manifest):
             network = "challenger"
         return next((each for each in self.evaluations if (each.network, each.games) == (network, games)), None)
 
+    def with_test_games(self, digest: str) -> "GenerationEvaluation":
+        """A copy without the results on other test splits than the one with this digest."""
+        kept = tuple(each for each in self.evaluations if each.games != TEST or each.games_digest == digest)
+        return self.model_copy(update={"evaluations": kept})
+
     def with_evaluation(self, evaluation: Evaluation) -> "GenerationEvaluation":
         """A copy with one more result, which replaces an older one of the same network and set of games."""
         key = (evaluation.network, evaluation.games)
@@ -196,7 +202,8 @@ def backfill(
 ) -> list[GenerationEvaluation]:
     """Computes and stores the missing results of a lineage; returns all results, oldest generation first.
 
-    Generations whose games or networks are not on this machine are skipped.
+    Generations whose games or networks are not on this machine are skipped. Stored results of another dataset are not
+    returned.
 
     Args:
       home: the project's folder.
@@ -248,7 +255,8 @@ def backfill(
             _write_evaluation(folder, results[request.generation])
         if progress:
             progress(len(requests), len(requests))
-    return [results[number] for number in sorted(results)]
+    digest = test.digest if test else ""
+    return [results[number].with_test_games(digest) for number in sorted(results)]
 
 
 def missing_requests(
@@ -337,7 +345,7 @@ def gnugo_positions(game: GameParams) -> Positions:
 
 
 def test_positions(folder: Path, game: GameParams) -> Positions:
-    """Positions of a dataset's test split, as many from each file; the move that was played is the policy target.
+    """Positions of a dataset's test split, spread evenly; the move that was played is the policy target.
 
     Raises:
       ParamsError: it is of another game.
@@ -346,7 +354,7 @@ def test_positions(folder: Path, game: GameParams) -> Positions:
     dataset, rules = read_dataset(folder), rules_of(game)
     if dataset.game != game:
         raise ParamsError(f"{folder} has games of {dataset.game}, but the lineage plays {game}; name another dataset")
-    shares = _shares(NUM_TEST_POSITIONS, len(files_of(folder, dataset, TEST)))
+    shares = _shares(NUM_TEST_POSITIONS, [file.num_positions for file in files_of(folder, dataset, TEST)])
     parts = zip(parts_of(folder, dataset, TEST), shares, strict=True)
     return _joined(sample_positions(rules, games, share) for games, share in parts)
 
@@ -473,14 +481,15 @@ def _load_network(played: Played, sha256: str) -> Evaluator:
 
 def _self_play_positions(played: Played) -> Positions:
     """Positions of a generation's self-play, as many from each shard."""
-    rules, shares = rules_of(played.params.game), _shares(NUM_POSITIONS, len(played.games.shards))
+    rules, shares = rules_of(played.params.game), _shares(NUM_POSITIONS, [1] * len(played.games.shards))
     shards = zip(shards_of(played), shares, strict=True)
     return _joined(sample_positions(rules, games, share) for games, share in shards)
 
 
-def _shares(total: int, num: int) -> list[int]:
-    """A total divided into `num` nearly equal parts."""
-    return [total * (k + 1) // num - total * k // num for k in range(num)]
+def _shares(total: int, sizes: Sequence[int]) -> list[int]:
+    """A total divided into whole parts in proportion to `sizes`."""
+    edges = [total * done // sum(sizes) for done in accumulate(sizes, initial=0)]
+    return [end - start for start, end in pairwise(edges)]
 
 
 def _joined(parts: Iterable[Positions]) -> Positions:

@@ -7,11 +7,13 @@ A player is identified by the SHA-256 of everything that its play depends on (`P
 name). A network with 32 simulations and the same network with 800 are two entries. The players of gating have the
 settings of `zero match go9/gen-0012`, so that their games and those of matches belong to one entry.
 
-A match counts if its game is the ladder's. It counts with the number of its unique games: deterministic players can
-repeat a game, which adds no information. If matches differ only in their number of games, only the longest one counts,
-because it starts with the games of the shorter ones.
+A match counts if its game is the ladder's, and one of its players is a champion of the lineage or none is a network.
+It counts with the score of all its games and the weight of its unique games: deterministic players can repeat a game,
+which adds no information. If matches differ only in their number of games, only the longest one counts, because it
+starts with the games of the shorter ones.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +37,7 @@ ANCHORS = {"gnugo": 1800.0, "rollout": 1500.0}
 """Given ratings of GNU Go at level 10 and of rollout MCTS. The numbers are arbitrary, but they must never change."""
 ANCHOR_LEVEL = 10
 CONDITIONS_DIGITS = 12
+DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Entry(Manifest):
@@ -60,12 +63,12 @@ class PairResult(Colours):
     players: tuple[Sha256, Sha256]
     """Keys of the entries."""
     unique_games: int
-    """The rating counts each different game once."""
+    """Games that differ from each other; their number is the weight of the match."""
     forfeits: tuple[int, int] = (0, 0)
 
     @property
     def score(self) -> Score:
-        """The score that the rating model uses: that of the unique games."""
+        """The score that the rating model uses: that of all games, with the weight of the unique games."""
         counted = min(self.unique_games, self.num_games)
         return Score(*self.players, self.points * counted / max(1, self.num_games), counted)
 
@@ -285,9 +288,13 @@ def disambiguate(players: Sequence[PlayerId]) -> dict[str, str]:
         settings = [known[key].settings for key in keys]
         differing = sorted({s for each in settings for s in each if any(other.get(s) != each[s] for other in settings)})
         for key, each in zip(keys, settings, strict=True):
-            shown = [f"{s} {str(each.get(s, 'none'))[:CONDITIONS_DIGITS]}" for s in differing]
+            shown = [f"{s} {DIGEST.sub(_short, str(each.get(s, 'none')))}" for s in differing]
             names[key] = ", ".join([name, *shown])
     return names
+
+
+def _short(digest: re.Match[str]) -> str:
+    return digest[0][:CONDITIONS_DIGITS]
 
 
 def anchors(players: Iterable[PlayerId]) -> dict[str, float]:

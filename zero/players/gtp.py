@@ -67,11 +67,12 @@ def gtp_program(
 
 
 def file_digests(command: Sequence[str]) -> Settings:
-    """SHA-256 of each file that a command line names, also after a `=`, and of the program itself.
+    """SHA-256 of each file that a command line names, also after a `=` or before a `,`, and of the program itself.
 
     With them, the same command line with other weights or another program is another player.
     """
-    names = [part for argument in command for part in (argument, argument.partition("=")[2]) if part]
+    parts = ((each, each.partition("=")[2], each.partition(",")[0]) for each in command)
+    names = [part for found in parts for part in found if part]
     paths = {name: (program_path(name) if name == command[0] else None) or name for name in names}
     digests = [
         f"{sha256_file(Path(path))} {name}"

@@ -7,12 +7,12 @@ Writes are atomic and reads check the content. Corrupt objects are quarantined, 
 |---|---|
 | `weights/<sha256>.safetensors` | weights of a network |
 | `shards/<kk>/<key>.<sha256>.parquet` | the games of a shard |
-| `receipts/<kk>/<key>.<sha256>.<worker>.json` | who played a shard, and what it cost |
+| `receipts/<kk>/<key>.<sha256>.<worker>-<hash>.json` | who played a shard, and what it cost |
 | `files/<sha256>` | files of trainings on other machines |
 | `trainings/<kk>/<key>.<sha256>.json` | the files of such a training, by hash |
 | `quarantine/` | corrupt objects, each with its reason in a text file beside it |
 
-The name of an object has its hash, so that a reader can check it without other data.
+The name of an object has its hash, so that a reader can check it without other data; receipts are not checked.
 
 The file systems of fsspec raise errors of many types (botocore's are not OSErrors), so each of their exceptions becomes
 a `StorageError` here. Requests to an unreachable server are retried first.
@@ -43,6 +43,8 @@ from zero.storage.files import sha256_bytes, write_atomic
 QUARANTINE_FOLDER = "quarantine"
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 """Characters of a worker's name that are replaced in file names."""
+MAX_WORKER_NAME, RECEIPT_DIGITS = 80, 8
+"""Lengths of a worker's name and of a receipt's hash in the name of a receipt."""
 REASON_SUFFIX = ".reason.txt"
 CORRUPT = "corrupt: its SHA-256 is not that of its name"
 OUTAGE_SECONDS = 180.0
@@ -141,10 +143,11 @@ class Store:
 
     def put_receipt(self, key: str, sha256: str, worker: str, data: bytes) -> None:
         """Stores the receipt of a shard that `worker` has played; receipts are not reproducible."""
-        self._put(f"receipts/{key[:2]}/{key}.{sha256}.{UNSAFE.sub('-', worker)}.json", data)
+        name = f"{UNSAFE.sub('-', worker)[:MAX_WORKER_NAME]}-{sha256_bytes(data)[:RECEIPT_DIGITS]}"
+        self._put(f"receipts/{key[:2]}/{key}.{sha256}.{name}.json", data)
 
     def get_receipts(self, key: str) -> list[bytes]:
-        """The receipts of a shard, one per worker that has played it."""
+        """The receipts of a shard, one for each time that it was played."""
         found = [self._get(name) for name in self._names("receipts", key, ".json")]
         return [data for data in found if data is not None]
 

@@ -113,7 +113,9 @@ def test_passes_after_the_end_are_dropped():
     assert game.actions == [40, 24, 81, 81]
 
 
-@pytest.mark.parametrize("head", ["HA[0]", "HA[1]", "HA[]", "PL[B]", "PL[black]", "AP[x]AP[y]", "GN[a]GN[b]"])
+@pytest.mark.parametrize(
+    "head", ["HA[0]", "HA[1]", "HA[]", "SZ[]KM[]RE[]", "PL[B]", "PL[black]", "AP[x]AP[y]", "GN[a]GN[b]"]
+)
 def test_harmless_properties(head):
     assert accepted(game_of("ee gc", f"SZ[9]KM[6.5]RE[B+R]{head}")).actions == [40, 24]
 

@@ -218,9 +218,11 @@ def _header(nodes: list[Node]) -> Header:
     values: dict[str, str] = {}
     for index, node in enumerate(nodes):
         for name, texts in node:
+            text = unescape(texts[0])
+            if name in UNIQUE_PROPERTIES and not text.strip():
+                continue  # as if it were missing
             if index and name not in UNIQUE_PROPERTIES:
                 continue
-            text = unescape(texts[0])
             if index and name in ROOT_PROPERTIES:
                 raise _RejectedError(BROKEN, f"{name}[{text[:MAX_TEXT]}] appears in node {index + 1}, expected node 1")
             if name in UNIQUE_PROPERTIES and values.get(name, text) != text:
