@@ -353,7 +353,9 @@ def numbers_of(text: str) -> tuple[int, ...]:
 def main(
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "11,12,13",
     preset: Annotated[str, typer.Option(help=f"Preset of all seeds: {', '.join(presets())}.")] = "go9-laptop",
-    change: Annotated[str, typer.Option("--set", help="Changed parameters: section.name=value,...")] = "",
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="Changed parameters: section.name=value,...; can be repeated.")
+    ] = None,
     folder: Annotated[Path | None, typer.Option(help="Folder; by default .zero/seeds/PRESET.")] = None,
     generations: Annotated[int, typer.Option(min=1, help="Maximum number of generations per seed.")] = 24,
     hours: Annotated[float | None, typer.Option(min=0.0, help="Maximum hours per seed; see docs/seeds.md.")] = None,
@@ -391,7 +393,7 @@ def main(
     try:
         if not report:
             wanted, limits = numbers_of(seeds), SeedLimits(generations, hours, final_match)
-            experiment = new_experiment(preset, change, strength)
+            experiment = new_experiment(preset, ",".join(change or []), strength)
             busy = f"another process runs the experiment in {where}; wait for it, or give another --folder"
             for name in HIDDEN.split():
                 os.environ.pop(name, None)

@@ -253,6 +253,7 @@ def test_report_runs_nothing(tmp_path):
         (["--seeds", "1,x"], "give whole numbers"),
         (["--preset", "smoke"], "does not read considered_actions"),
         (["--set", "network.num_chanels=6"], "unknown parameter"),
+        (["--set", "network.num_chanels=6", "--set", "gating.num_games=2"], "unknown parameter"),
         (["--preset", "smoke", "--options", "", "--opponents", "gtp:no-such-program"], "no-such-program"),
     ],
 )
