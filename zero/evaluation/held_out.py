@@ -126,14 +126,10 @@ class GenerationEvaluation(Manifest):
 
     def find(self, network: Network, games: str) -> Metrics | None:
         """The metrics of a network on a set of games; None if they are not computed."""
-        found = self.find_evaluation(network, games)
-        return found.metrics if found else None
-
-    def find_evaluation(self, network: Network, games: str) -> Evaluation | None:
-        """As `find`, with the digest of the games."""
         if self.is_promoted:
             network = "challenger"
-        return next((each for each in self.evaluations if (each.network, each.games) == (network, games)), None)
+        wanted = (network, games)
+        return next((each.metrics for each in self.evaluations if (each.network, each.games) == wanted), None)
 
     def with_test_games(self, digest: str) -> "GenerationEvaluation":
         """A copy without the results on other test splits than the one with this digest."""

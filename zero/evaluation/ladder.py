@@ -288,13 +288,10 @@ def disambiguate(players: Sequence[PlayerId]) -> dict[str, str]:
         settings = [known[key].settings for key in keys]
         differing = sorted({s for each in settings for s in each if any(other.get(s) != each[s] for other in settings)})
         for key, each in zip(keys, settings, strict=True):
-            shown = [f"{s} {DIGEST.sub(_short, str(each.get(s, 'none')))}" for s in differing]
+            texts = ((s, str(each.get(s, "none"))) for s in differing)
+            shown = [f"{s} {DIGEST.sub(lambda found: found[0][:CONDITIONS_DIGITS], text)}" for s, text in texts]
             names[key] = ", ".join([name, *shown])
     return names
-
-
-def _short(digest: re.Match[str]) -> str:
-    return digest[0][:CONDITIONS_DIGITS]
 
 
 def anchors(players: Iterable[PlayerId]) -> dict[str, float]:
