@@ -64,7 +64,7 @@ class Plan(NamedTuple):
 
 PLANS = {
     "go9-laptop": Plan(CPU, 9),
-    "go9-gpu": Plan(GPU, 12),
+    "go9-gpu": Plan(GPU, 6),
     "go13-gpu": Plan(GPU, 30),
     "go19-gpu-small": Plan(GPU, 48),
 }

@@ -10,12 +10,12 @@ from tests.parameters import parsed, preset, smoke, with_value
 from zero.config.params import STAGE_SECTIONS, Params, params_digest, parse_params, presets
 
 DIGESTS = {
-    "go13-gpu": "e96f0936c72ae83c",
-    "go19-gpu-small": "4db04b005837393c",
+    "go13-gpu": "eece83342a9bb71d",
+    "go19-gpu-small": "df9b062cfc1e35f8",
     "go19-paper": "fcfc69ff35176d17",
     "go5": "b56d8767f328ec4b",
-    "go9-gpu": "d6d761e8eae7a785",
-    "go9-laptop": "7421af21216c495b",
+    "go9-gpu": "9b3263bc1c41e788",
+    "go9-laptop": "1c20bde5df0bfd40",
     "go9-paper": "df1dca4a34dbc56e",
     "go9-simple": "d9d54586c1bb6e6f",
     "go9-supervised": "af937eb580c528d0",

@@ -105,6 +105,17 @@ def test_a_deep_generation_0_has_nearly_even_priors_and_values_near_0_if_its_blo
     assert float(torch.softmax(zero[0], 1).max()) < 2.0 / NUM_ACTIONS and float(zero[1].abs().max()) < 0.5
 
 
+def test_outputs_near_zero_are_a_tenth_of_the_others_and_no_other_weight_changes():
+    for network in ARCHITECTURES.values():
+        near, usual = (
+            new_network(network.model_copy(update={"near_zero_outputs": on}), GO5, 5).state_dict()
+            for on in (True, False)
+        )
+        changed = {key for key in usual if not torch.equal(near[key], usual[key])}
+        assert changed == {key for key in usual if key.endswith(("output.weight", "passing.weight"))} != set()
+        assert all(torch.allclose(near[key], usual[key] / 10) for key in changed)
+
+
 def test_only_the_ends_of_residual_blocks_begin_at_zero():
     for network in ARCHITECTURES.values():
         zero, plain = (

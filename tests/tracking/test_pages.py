@@ -34,6 +34,7 @@ def test_flat_parameters_are_complete():
         "selfplay.considered_actions",
         "selfplay.surprise_weight",
         "network.zero_init_residual",
+        "network.near_zero_outputs",
         "search.pass_wins",
         "training.value_loss",
         "training.warmup_steps",

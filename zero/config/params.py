@@ -113,7 +113,8 @@ class SearchParams(Section):
     """Evaluations that a shard caches, so that equal positions are evaluated once; 0: no cache, as in the paper."""
     pass_wins: Annotated[bool, Field(exclude_if=not_)] = False
     """True: below the root, a position after a pass counts as won if a second pass would win it. Then no player passes
-    while dead stones on the board still count for the opponent. False as in the paper: the network evaluates it."""
+    while dead stones on the board still count for the opponent. False as in the paper: the network evaluates it. Random
+    players pass into a loss and do not punish it, so without it a first generation can learn to pass early."""
 
 
 class PlayParams(Section):
@@ -248,6 +249,9 @@ class NetworkParams(Section):
     zero_init_residual: Annotated[bool, Field(strict=True, exclude_if=not_)] = False
     """True: in generation 0 each residual block is the identity (Goyal et al. 2017). Without it the random network of a
     deep trunk has neither uniform priors nor values near 0. The paper does not say how it initialises its network."""
+    near_zero_outputs: Annotated[bool, Field(strict=True, exclude_if=not_)] = False
+    """True: in generation 0 the weights of the output layers are a tenth of what they are otherwise. Then its search
+    follows the game ends that it finds, and not the random preferences of the network."""
 
 
 class ReplayParams(Section):

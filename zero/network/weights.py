@@ -23,14 +23,13 @@ from zero.storage.files import canonical_line
 
 INIT_PHASE = "weights"
 """Phase of the random stream of the initial weights."""
-OUTPUT_GAIN = 0.1
-"""Scale of the initial weights of the output layers. Generation 0 then has nearly uniform priors and values near 0, so
-that its games are decided by the game ends that the search finds and not by the seed. Each residual block doubles the
-variance of the features, so a deep trunk also needs `network.zero_init_residual`."""
+OUTPUT_GAIN, NEAR_ZERO_OUTPUT_GAIN = 0.1, 0.01
+"""Scales of the initial weights of the output layers, without and with `network.near_zero_outputs`. Generation 0 then
+has nearly uniform priors and values near 0, so that its games are decided by the game ends that the search finds and
+not by the seed. Each residual block doubles the variance of the features, so a deep trunk also needs
+`network.zero_init_residual`."""
 POOL_GAIN = 0.1
 """Scale of the initial weights of global pooling. At 1, its biases would exceed the numbers that they are added to."""
-GAINS = {"output": OUTPUT_GAIN, "passing": OUTPUT_GAIN, "pool": POOL_GAIN}
-"""Scales of the initial weights by layer name; 1 for all other layers."""
 
 
 def new_network(network: NetworkParams, game: GameParams, seed: int) -> AlphaZeroNetwork:
@@ -41,6 +40,8 @@ def new_network(network: NetworkParams, game: GameParams, seed: int) -> AlphaZer
     model = _empty_network(network_spec(network, game))
     key = stream_of(seed, 0, INIT_PHASE, 0)[:2]
     stream = np.random.Generator(np.random.Philox(key=key))
+    output_gain = NEAR_ZERO_OUTPUT_GAIN if network.near_zero_outputs else OUTPUT_GAIN
+    gains = {"output": output_gain, "passing": output_gain, "pool": POOL_GAIN}  # by layer name; others have 1
     is_identity = network.zero_init_residual and network.tower == "residual"  # each block, with its skip
     with torch.no_grad():
         # The order of the modules is the order of the draws: reordering their definitions changes the weights.
@@ -53,7 +54,7 @@ def new_network(network: NetworkParams, game: GameParams, seed: int) -> AlphaZer
                 module.running_mean.zero_()
                 module.running_var.fill_(1.0)
             elif isinstance(module, nn.Conv2d | nn.Linear):
-                gain = GAINS.get(name.rpartition(".")[2], 1.0)
+                gain = gains.get(name.rpartition(".")[2], 1.0)
                 fan_in = module.weight[0].numel()
                 # Drawn in float64 and rounded once; sqrt(2 / fan_in) is He's deviation for layers before a rectifier.
                 values = stream.standard_normal(tuple(module.weight.shape)) * (gain * np.sqrt(2.0 / fan_in))
