@@ -11,7 +11,7 @@ from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import environment_of, make_project
 from tests.parameters import resolved_preset
 from tests.players.resolved import resolved_network
-from zero.config.params import load_params
+from zero.config.params import load_params, params_text
 from zero.evaluation.match import RESULT_FILE, SPEC_FILE, MatchSpec, count_match
 from zero.evaluation.player_choice import choose_player
 from zero.evaluation.referee import MatchGame
@@ -71,8 +71,8 @@ def write_match(home: Path, players: tuple[str, str], wins: int, losses: int) ->
 def test_without_a_match_the_higher_generation_plays(home):
     line = (
         f"{CHAMPION} plays: the champion is of generation 1, {SHIPPED} of generation 0; `zero match "
-        f"{CHAMPION},simulations=400 {SHIPPED},simulations=400` measures which one is stronger. To choose the shipped "
-        f"player: `zero play {SHIPPED}`."
+        f"{CHAMPION},simulations=400,pass_wins=true {SHIPPED},simulations=400,pass_wins=true` measures which one is "
+        f"stronger. To choose the shipped player: `zero play {SHIPPED}`."
     )
     assert choose(home) == (CHAMPION, [line])
 
@@ -116,6 +116,20 @@ def test_the_match_of_the_hint_counts(home):
     hint = choose(home)[1][0].split("`")[1]
     first, second = hint.split()[-2:]
     write_match(home, (first, second), 3, 7)
+    assert choose(home)[0] == SHIPPED
+
+
+@pytest.mark.parametrize(("wins", "reason"), [(7, "its predecessor tiny/gen-0000 won 7 and lost 3 games"), (3, "")])
+def test_a_match_that_an_earlier_champion_won_counts(home, tmp_path, monkeypatch, wins, reason):
+    params = load_params(home / ".zero/workspaces/tiny").model_copy(update={"seed": 99})
+    new_lineage(home, "other", params_text(params), "other")
+    export_player(home, "other/gen-0000", tmp_path / "tiny")
+    monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path)
+    write_match(home, ("tiny/gen-0000", SHIPPED), wins, 10 - wins)
+    chosen, (line,) = choose(home)
+    assert chosen == CHAMPION
+    assert line.startswith(f"{CHAMPION} plays: {reason or 'the champion is of generation 1'}")
+    write_match(home, (CHAMPION, SHIPPED), 4, 6)
     assert choose(home)[0] == SHIPPED
 
 
@@ -202,8 +216,8 @@ def test_a_newcomer_plays_against_the_shipped_player(newcomer):
     done = zero_with_input(newcomer, "E5\nquit\n", "play", "go9,simulations=8")
     assert done.stderr.splitlines() == [
         "shipped:go9 plays: the champion is of generation 0, shipped:go9 of generation 17; `zero match "
-        "go9/gen-0000,simulations=400 shipped:go9,simulations=400` measures which one is stronger. To choose "
-        "the champion: `zero play go9/gen-0000,simulations=8`."
+        "go9/gen-0000,simulations=400,pass_wins=true shipped:go9,simulations=400,pass_wins=true` measures which one is "
+        "stronger. To choose the champion: `zero play go9/gen-0000,simulations=8`."
     ]
     assert "shipped:go9, 8 simulations (White) plays" in done.stdout
 

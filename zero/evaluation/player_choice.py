@@ -13,7 +13,6 @@ from zero.evaluation.match import finished_matches
 from zero.players.build import SESSION_SIMULATIONS, difference
 from zero.players.networks import (
     SHIPPED_PREFIX,
-    ResolvedNetwork,
     is_ambiguous,
     resolve_network,
     shipped_generation,
@@ -25,6 +24,9 @@ from zero.storage.manifests import LedgerEntry
 
 EQUAL = ("simulations", "root", "pass_wins", "resign_threshold")
 """Settings that both players of a match must share for it to count. The others belong to a network's own search."""
+
+SESSION_SEARCH = f"simulations={SESSION_SIMULATIONS},pass_wins=true"
+"""Options with which both players search as `zero play` does, whatever their lineages do."""
 
 
 def choose_player(home: Path, text: str, command: str, log_line: Callable[[str], None]) -> str:
@@ -64,21 +66,31 @@ def _choose(home: Path, ledger: Sequence[LedgerEntry], champion: str, shipped: s
         return True, f"{shipped} plays another game ({difference(own_params.game, other_params.game)})"
     if own.weights == other.weights:
         return True, f"{shipped} is the same network"
-    won, lost = _games_between(home, own, other)
-    if won != lost:
-        more, fewer, loser = max(won, lost), min(won, lost), shipped if won > lost else champion
-        return won > lost, f"it won {more} and lost {fewer} games against {loser} in the matches on this machine"
+    name, its_weights = ledger[-1].lineage, sha256_bytes(other.weights)
+    champions = {entry.champion: entry for entry in ledger}
+    for weights, entry in reversed(champions.items()):  # from the newest
+        won, lost = _games_between(home, weights, its_weights)
+        who = "it" if weights == ledger[-1].champion else f"its predecessor {generation_tag(name, entry.generation)}"
+        if won > lost:
+            return True, f"{who} won {won} and lost {lost} games against {shipped} in the matches on this machine"
+        if won < lost and who == "it":
+            return False, f"it won {lost} and lost {won} games against {champion} in the matches on this machine"
     number, its_number = ledger[-1].champion_generation, shipped_generation(shipped.removeprefix(SHIPPED_PREFIX))
     return number > its_number, (
         f"the champion is of generation {number}, {shipped} of generation {its_number}; `zero match "
-        f"{champion},simulations={SESSION_SIMULATIONS} {shipped},simulations={SESSION_SIMULATIONS}` measures which one "
-        "is stronger"
+        f"{champion},{SESSION_SEARCH} {shipped},{SESSION_SEARCH}` measures which one is stronger"
     )
 
 
-def _games_between(home: Path, own: ResolvedNetwork, other: ResolvedNetwork) -> tuple[int, int]:
-    """Games that `own` won and lost against `other` in the finished matches with a search, the same for both."""
-    weights = sha256_bytes(own.weights), sha256_bytes(other.weights)
+def _games_between(home: Path, own: str, other: str) -> tuple[int, int]:
+    """Games that one network won and lost against another in the finished matches with a search, the same for both.
+
+    Args:
+      home: the project's folder.
+      own: SHA-256 of the weights of the first network.
+      other: SHA-256 of the weights of the second.
+    """
+    weights = own, other
     won = lost = 0
     for match in longest_matches(finished_matches(home)):
         first, second = (player.settings for player in match.table.players)
