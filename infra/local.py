@@ -228,6 +228,8 @@ def client_env(home: Home, ports: Mapping[str, int]) -> dict[str, str]:
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
             # By default each page in the user's browser may ask Prefect, and start a run with a command of its own.
             "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{prefect},http://localhost:{ports['prefect']}",
+            # A request without a content type is not stopped by that, but it lacks the token.
+            "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
             "PREFECT_API_URL": f"{prefect}/api",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "MLFLOW_TRACKING_URI": address(ports["mlflow"]),

@@ -12,6 +12,7 @@ import os
 import ssl
 import sys
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -76,18 +77,32 @@ def fetch(
     parts = httpx.URL(url)
     auth = (parts.username, parts.password) if parts.userinfo else None
     parts = parts.copy_with(userinfo=b"")  # error messages contain the URL
-    deadline = time.monotonic() + patience
+    deadline, token = time.monotonic() + patience, dict[str, str]()
     while True:
         answer = client.request(
-            method or ("GET" if body is None else "POST"), parts, json=body, auth=auth, timeout=timeout
+            method or ("GET" if body is None else "POST"), parts, json=body, auth=auth, timeout=timeout, headers=token
         )
-        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
+        if not token and answer.status_code == httpx.codes.FORBIDDEN and "CSRF" in answer.text:
+            token = csrf_token(url.rpartition("/api/")[0] + "/api")
+        elif answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
             break
-        time.sleep(0.5)
+        else:
+            time.sleep(0.5)
     if not answer.is_success:
         message = f"{parts} answers {answer.status_code} {answer.reason_phrase}: {answer.text[:200]}"
         raise httpx.HTTPStatusError(message, request=answer.request, response=answer)
     return answer.json() if answer.text.startswith(("{", "[")) else answer.text
+
+
+def csrf_token(api: str) -> dict[str, str]:
+    """Headers of a request that changes something, if the server has Prefect's CSRF protection.
+
+    Raises:
+      httpx.HTTPError: the server does not answer, or answers with an error.
+    """
+    client = str(uuid.uuid4())
+    token = fetch(f"{api}/csrf-token?client={client}")["token"]
+    return {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token}
 
 
 def answers(url: str) -> bool:

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -80,6 +81,9 @@ def test_a_page_of_another_site_may_not_ask_prefect(servers: Servers) -> None:
         with urllib.request.urlopen(request, timeout=30) as answer:
             allowed[origin] = answer.headers["Access-Control-Allow-Origin"]
     assert allowed == {servers.prefect: servers.prefect, localhost: localhost, "https://evil.example": None}
+    # Without a content type a browser asks no permission first.
+    blind = httpx.post(f"{servers.prefect}/api/flow_runs/filter", content=b"{}", trust_env=False)
+    assert blind.status_code == httpx.codes.FORBIDDEN and "CSRF" in blind.text
 
 
 def test_a_worker_serves_the_flows_of_this_folder(servers: Servers) -> None:
