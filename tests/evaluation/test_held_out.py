@@ -196,12 +196,18 @@ def test_results_are_computed_once_when_they_become_computable(lineage: Lineage)
     assert backfill(lineage.home, "tiny") == [first, second], "an unreadable file is replaced"
 
 
-def test_results_of_another_test_split_are_not_returned(lineage: Lineage):
-    (first, _) = backfill(lineage.home, "tiny")
+def test_without_a_test_split_here_its_results_are_returned_unless_they_are_on_several(lineage: Lineage):
+    first = backfill(lineage.home, "tiny")[0]
     on_test = first.evaluations[0].model_copy(update={"games": "test", "games_digest": "d" * 64})
-    write_atomic(evaluation_dir(lineage.home, "tiny") / "gen-0001.json", canonical_json(first.with_evaluation(on_test)))
+    stored = first.with_evaluation(on_test)
+    path = evaluation_dir(lineage.home, "tiny") / "gen-0001.json"
+    write_atomic(path, canonical_json(stored))
+    assert backfill(lineage.home, "tiny")[0] == stored
+    other = on_test.model_copy(update={"network": "champion", "games_digest": "e" * 64})
+    write_atomic(path, canonical_json(stored.with_evaluation(other)))
     assert backfill(lineage.home, "tiny")[0] == first
-    assert first.with_evaluation(on_test).with_test_games("d" * 64).find("challenger", "test") == on_test.metrics
+    assert stored.with_test_games("d" * 64) == stored and stored.with_test_games("e" * 64) == first
+    write_atomic(path, canonical_json(first))
 
 
 def test_shares_are_in_proportion_to_the_positions():

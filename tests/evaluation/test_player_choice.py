@@ -9,17 +9,19 @@ import pytest
 
 from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import environment_of, make_project
+from tests.made_generations import made_entry
 from tests.parameters import resolved_preset
 from tests.players.resolved import resolved_network
 from zero.config.params import load_params, params_text
 from zero.evaluation.match import RESULT_FILE, SPEC_FILE, MatchSpec, count_match
-from zero.evaluation.player_choice import choose_player
+from zero.evaluation.player_choice import champions, choose_player
 from zero.evaluation.referee import MatchGame
 from zero.interop.export import export_player
 from zero.lineage.workspace import new_lineage
 from zero.players import networks
 from zero.players.networks import SHIPPED_DIR, resolve_network
 from zero.storage.files import write_manifest
+from zero.storage.manifests import LedgerEntry, Source
 
 CHAMPION, SHIPPED = "tiny/gen-0002", "shipped:tiny"
 
@@ -103,7 +105,6 @@ def test_a_game_of_two_matches_counts_once(home):
         (f"{SHIPPED},simulations=800", CHAMPION),
         (f"{SHIPPED},simulations=8,pass_wins=true", f"{CHAMPION},simulations=8"),
         (f"{SHIPPED},simulations=8,resign=-0.9", f"{CHAMPION},simulations=8"),
-        (f"{SHIPPED},simulations=8,root=gumbel", f"{CHAMPION},simulations=8,root=puct"),
         (f"raw:{SHIPPED}", f"raw:{CHAMPION}"),
     ],
 )
@@ -131,6 +132,24 @@ def test_a_match_that_an_earlier_champion_won_counts(home, tmp_path, monkeypatch
     assert line.startswith(f"{CHAMPION} plays: {reason or 'the champion is of generation 1'}")
     write_match(home, (CHAMPION, SHIPPED), 4, 6)
     assert choose(home)[0] == SHIPPED
+
+
+def test_a_match_of_two_root_rules_counts(home):
+    write_match(home, (f"{SHIPPED},simulations=8,root=gumbel", f"{CHAMPION},simulations=8,root=puct"), 10, 0)
+    assert choose(home)[0] == SHIPPED
+
+
+def test_champions_are_those_that_the_current_one_descends_from():
+    def entry(number: int, champion: str, source: int | None = None) -> LedgerEntry:
+        kind = "decision" if source is None else "rollback"
+        tag = Source(tag=f"go9/gen-{source:04d}", commit="c" * 40, line="1" * 64) if source is not None else None
+        changes = {"generation": number, "kind": kind, "champion": champion, "source": tag}
+        return made_entry(1).model_copy(update=changes)
+
+    ledger = [entry(0, "a"), entry(1, "b"), entry(2, "b"), entry(3, "c"), entry(4, "d")]
+    assert [(one.generation, one.champion) for one in champions(ledger)] == [(4, "d"), (3, "c"), (2, "b"), (0, "a")]
+    ledger += [entry(5, "b", source=2), entry(6, "b"), entry(7, "e")]
+    assert [(one.generation, one.champion) for one in champions(ledger)] == [(7, "e"), (6, "b"), (0, "a")]
 
 
 def test_matches_of_other_players_do_not_count(home):

@@ -114,7 +114,7 @@ class Evaluation(Manifest):
 class GenerationEvaluation(Manifest):
     """All results of one generation that could be computed so far."""
 
-    version: Literal[3] = 3
+    version: Literal[4] = 4
     lineage: str
     generation: int
     game: GameParams
@@ -251,7 +251,9 @@ def backfill(
             _write_evaluation(folder, results[request.generation])
         if progress:
             progress(len(requests), len(requests))
-    digest = test.digest if test else ""
+    # Without a test split here, results are kept if they are all on the same one.
+    stored = {each.games_digest for result in results.values() for each in result.evaluations if each.games == TEST}
+    digest = test.digest if test else stored.pop() if len(stored) == 1 else ""
     return [results[number].with_test_games(digest) for number in sorted(results)]
 
 

@@ -22,8 +22,9 @@ from zero.record.ledger import find_workspace, generation_tag, read_ledger
 from zero.storage.files import sha256_bytes
 from zero.storage.manifests import LedgerEntry
 
-EQUAL = ("simulations", "root", "pass_wins", "resign_threshold")
-"""Settings that both players of a match must share for it to count. The others belong to a network's own search."""
+EQUAL = ("simulations", "pass_wins", "resign_threshold")
+"""Settings that both players of a match must share for it to count. The others belong to a network's own search, with
+which it also plays in a session."""
 
 SESSION_SEARCH = f"simulations={SESSION_SIMULATIONS},pass_wins=true"
 """Options with which both players search as `zero play` does, whatever their lineages do."""
@@ -66,20 +67,36 @@ def _choose(home: Path, ledger: Sequence[LedgerEntry], champion: str, shipped: s
         return True, f"{shipped} plays another game ({difference(own_params.game, other_params.game)})"
     if own.weights == other.weights:
         return True, f"{shipped} is the same network"
-    name, its_weights = ledger[-1].lineage, sha256_bytes(other.weights)
-    champions = {entry.champion: entry for entry in ledger}
-    for weights, entry in reversed(champions.items()):  # from the newest
-        won, lost = _games_between(home, weights, its_weights)
-        who = "it" if weights == ledger[-1].champion else f"its predecessor {generation_tag(name, entry.generation)}"
+    for entry in champions(ledger):
+        won, lost = _games_between(home, entry.champion, sha256_bytes(other.weights))
+        is_current = entry.champion == ledger[-1].champion
         if won > lost:
+            who = "it" if is_current else f"its predecessor {generation_tag(entry.lineage, entry.generation)}"
             return True, f"{who} won {won} and lost {lost} games against {shipped} in the matches on this machine"
-        if won < lost and who == "it":
-            return False, f"it won {lost} and lost {won} games against {champion} in the matches on this machine"
+        if won < lost:
+            if is_current:
+                return False, f"it won {lost} and lost {won} games against {champion} in the matches on this machine"
+            break  # the champion has beaten its predecessor, which says nothing about the shipped player
     number, its_number = ledger[-1].champion_generation, shipped_generation(shipped.removeprefix(SHIPPED_PREFIX))
     return number > its_number, (
         f"the champion is of generation {number}, {shipped} of generation {its_number}; `zero match "
         f"{champion},{SESSION_SEARCH} {shipped},{SESSION_SEARCH}` measures which one is stronger"
     )
+
+
+def champions(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    """The newest entry of each champion, from the newest, without those that a rollback discarded."""
+    found: dict[str, LedgerEntry] = {}
+    kept = ledger[-1].generation
+    for entry in reversed(ledger):
+        if entry.generation <= kept:
+            found.setdefault(entry.champion, entry)
+            kept = (
+                int(entry.source.tag.rpartition("-")[2])
+                if entry.kind == "rollback" and entry.source
+                else entry.generation
+            )
+    return list(found.values())
 
 
 def _games_between(home: Path, own: str, other: str) -> tuple[int, int]:
