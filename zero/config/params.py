@@ -250,8 +250,8 @@ class NetworkParams(Section):
     """True: in generation 0 each residual block is the identity (Goyal et al. 2017). Without it the random network of a
     deep trunk has neither uniform priors nor values near 0. The paper does not say how it initialises its network."""
     near_zero_outputs: Annotated[bool, Field(strict=True, exclude_if=not_)] = False
-    """True: in generation 0 the weights of the output layers are a tenth of what they are otherwise. Then its search
-    follows the game ends that it finds, and not the random preferences of the network."""
+    """True: in generation 0 the weights of the output layers are a tenth of what they are otherwise. Then priors are
+    nearly equal and values near 0, and the search follows the game ends that it finds."""
 
 
 class ReplayParams(Section):
