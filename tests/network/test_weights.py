@@ -105,24 +105,22 @@ def test_a_deep_generation_0_has_nearly_even_priors_and_values_near_0_if_its_blo
     assert float(torch.softmax(zero[0], 1).max()) < 2.0 / NUM_ACTIONS and float(zero[1].abs().max()) < 0.5
 
 
+def changed_weights(network, name):
+    """Weights of generation 0 with and without a parameter of the network, and the keys of those that differ."""
+    on, off = (new_network(network.model_copy(update={name: value}), GO5, 5).state_dict() for value in (True, False))
+    return on, off, {key for key in off if not torch.equal(on[key], off[key])}
+
+
 def test_outputs_near_zero_are_a_tenth_of_the_others_and_no_other_weight_changes():
     for network in ARCHITECTURES.values():
-        near, usual = (
-            new_network(network.model_copy(update={"near_zero_outputs": on}), GO5, 5).state_dict()
-            for on in (True, False)
-        )
-        changed = {key for key in usual if not torch.equal(near[key], usual[key])}
+        near, usual, changed = changed_weights(network, "near_zero_outputs")
         assert changed == {key for key in usual if key.endswith(("output.weight", "passing.weight"))} != set()
         assert all(torch.allclose(near[key], usual[key] / 10) for key in changed)
 
 
 def test_only_the_ends_of_residual_blocks_begin_at_zero():
     for network in ARCHITECTURES.values():
-        zero, plain = (
-            new_network(network.model_copy(update={"zero_init_residual": on}), GO5, 5).state_dict()
-            for on in (True, False)
-        )
-        changed = {key for key in plain if not torch.equal(zero[key], plain[key])}
+        zero, plain, changed = changed_weights(network, "zero_init_residual")
         ends = {key for key in plain if key.endswith("second.norm.weight")}
         assert changed == (ends if network.tower == "residual" else set())
         assert all(not zero[key].any() for key in changed)

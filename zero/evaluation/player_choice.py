@@ -67,8 +67,9 @@ def _choose(home: Path, ledger: Sequence[LedgerEntry], champion: str, shipped: s
         return True, f"{shipped} plays another game ({difference(own_params.game, other_params.game)})"
     if own.weights == other.weights:
         return True, f"{shipped} is the same network"
+    results = _results_against(home, sha256_bytes(other.weights))
     for entry in champions(ledger):
-        won, lost = _games_between(home, entry.champion, sha256_bytes(other.weights))
+        won, lost = results.get(entry.champion, (0, 0))
         is_current = entry.champion == ledger[-1].champion
         if won > lost:
             who = "it" if is_current else f"its predecessor {generation_tag(entry.lineage, entry.generation)}"
@@ -91,31 +92,25 @@ def champions(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     for entry in reversed(ledger):
         if entry.generation <= kept:
             found.setdefault(entry.champion, entry)
-            kept = (
-                int(entry.source.tag.rpartition("-")[2])
-                if entry.kind == "rollback" and entry.source
-                else entry.generation
-            )
+            if entry.kind == "rollback" and entry.source:
+                kept = int(entry.source.tag.rpartition("-")[2])
     return list(found.values())
 
 
-def _games_between(home: Path, own: str, other: str) -> tuple[int, int]:
-    """Games that one network won and lost against another in the finished matches with a search, the same for both.
+def _results_against(home: Path, weights: str) -> dict[str, tuple[int, int]]:
+    """Games that other networks won and lost against the one with this SHA-256, by theirs.
 
-    Args:
-      home: the project's folder.
-      own: SHA-256 of the weights of the first network.
-      other: SHA-256 of the weights of the second.
+    Only finished matches with a search count, which must be the same for both.
     """
-    weights = own, other
-    won = lost = 0
+    results: dict[str, tuple[int, int]] = {}
     for match in longest_matches(finished_matches(home)):
         first, second = (player.settings for player in match.table.players)
-        pair, result = (first.get("weights"), second.get("weights")), match.table.result
         if not first.get("simulations") or any(first.get(name) != second.get(name) for name in EQUAL):
             continue
-        if pair == weights:
-            won, lost = won + result.wins, lost + result.losses
-        elif pair == weights[::-1]:
-            won, lost = won + result.losses, lost + result.wins
-    return won, lost
+        wins, losses = match.table.result.wins, match.table.result.losses
+        for own, other, won, lost in ((first, second, wins, losses), (second, first, losses, wins)):
+            network = str(own.get("weights"))
+            if other.get("weights") == weights and network != weights:
+                before = results.get(network, (0, 0))
+                results[network] = before[0] + won, before[1] + lost
+    return results
