@@ -66,9 +66,9 @@ def started(folder: Path, *command: str, **settings: str) -> Iterator[subprocess
 
 
 @task(task_run_name="plan-{stage}", cache_policy=NO_CACHE)
-def plan(turn: tasks.Turn, stage: str) -> list[ShardSpec]:
+def plan(turn: tasks.Turn, stage: str) -> tasks.Specs:
     """Takes the place of the task of this name, which needs a lineage."""
-    return missing_shards(all_shards(load_params(turn.workspace)), Store(turn.store_url))
+    return tasks.Specs(missing_shards(all_shards(load_params(turn.workspace)), Store(turn.store_url)))
 
 
 def all_shards(params: Params) -> list[ShardSpec]:

@@ -49,6 +49,14 @@ class Turn(NamedTuple):
         return {"ZERO_STORE": self.store_url}
 
 
+class Specs(list[ShardSpec]):
+    """Shard specifications, as the result of a task.
+
+    Prefect remembers a plain list by its address alone, also after it is gone. Another object at that address would
+    get an edge from this task in Prefect's graph. To an object of a class of ours it keeps a weak reference.
+    """
+
+
 @task(task_run_name="prepare", cache_policy=NO_CACHE)
 def prepare(workspace: Path, lineage: str, store_url: str) -> None:
     """Checks the workspace and sets it up for its next generation."""
@@ -56,18 +64,18 @@ def prepare(workspace: Path, lineage: str, store_url: str) -> None:
 
 
 @task(task_run_name="plan-{stage}", cache_policy=NO_CACHE)
-def plan(turn: Turn, stage: str) -> list[ShardSpec]:
+def plan(turn: Turn, stage: str) -> Specs:
     """The shards of a stage that the store lacks; stage `selfplay-ahead` is the self-play of the next generation."""
     logger = get_run_logger()
     arguments = ["selfplay", "--next"] if stage == "selfplay-ahead" else [stage]
     lines = run_zero(turn.workspace, "plan", *arguments, "--missing", listen=logger.info, env=turn.env)
     try:
-        return [ShardSpec.model_validate(line) for line in lines]
+        return Specs(ShardSpec.model_validate(line) for line in lines)
     except ValidationError:
         logger.warning(
             "the lineage's code writes other shard specifications than this project's; its stage plays alone"
         )
-        return []
+        return Specs()
 
 
 def submit_shards(turn: Turn, stage: str, specs: Sequence[ShardSpec], engine: Engine) -> Iterator[Run]:

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from prefect.context import FlowRunContext
 from prefect.logging import disable_run_logger
+from prefect.states import Completed
+from prefect.utilities.engine import get_state_for_result, link_state_to_task_run_result
 
 from flows import generation, tasks
 from flows.engine import Engine
@@ -168,3 +171,19 @@ def test_missing_evaluations_are_computed_or_a_warning_is_logged(tmp_path, monke
     (record,) = [record for record in caplog.records if "evaluat" in record.message]
     assert said in record.message and "a table" not in caplog.text
     assert record.levelname == ("INFO" if "new" in said else "WARNING")
+
+
+def test_what_gets_the_address_of_an_old_plan_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "run_zero", lambda *arguments, **options: [spec()])
+    monkeypatch.setattr(tasks, "get_run_logger", lambda: logging.getLogger("test"))
+    recycled: list[object] = []
+    with FlowRunContext.model_construct(run_results={}):
+        planned = tasks.plan.fn(TURN, "selfplay")
+        link_state_to_task_run_result(Completed(), planned)
+        assert planned == [spec()] and get_state_for_result(planned)
+        address, kind = id(planned), type(planned)
+        del planned
+        # CPython gives an object of the same type the same memory again.
+        while len(recycled) < 1000 and address not in map(id, recycled):
+            recycled.append(kind())
+        assert id(recycled[-1]) == address and get_state_for_result(recycled[-1]) is None
