@@ -85,9 +85,10 @@ def parameters_text(home: Path, preset: str) -> str:
         return preset_text(preset)
     try:
         return (home / preset).read_text("utf-8")
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         remedy = f"give a file below {home}, or a preset: {', '.join(presets())}"
-        raise ParamsError(f"cannot read {home / preset}: {error.strerror}; {remedy}") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ParamsError(f"cannot read {home / preset}: {reason}; {remedy}") from None
 
 
 @task(task_run_name="compare", cache_policy=NO_CACHE)
