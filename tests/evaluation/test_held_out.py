@@ -30,6 +30,7 @@ from zero.evaluation.held_out import (
     evaluation_table,
     gnugo_positions,
     has_gnugo_games,
+    read_evaluation,
     sample_positions,
     sgf_outcome,
 )
@@ -196,17 +197,16 @@ def test_results_are_computed_once_when_they_become_computable(lineage: Lineage)
     assert backfill(lineage.home, "tiny") == [first, second], "an unreadable file is replaced"
 
 
-def test_without_a_test_split_here_its_results_are_returned_unless_they_are_on_several(lineage: Lineage):
+def test_results_of_another_test_split_are_kept_and_not_returned(lineage: Lineage):
     first = backfill(lineage.home, "tiny")[0]
     on_test = first.evaluations[0].model_copy(update={"games": "test", "games_digest": "d" * 64})
-    stored = first.with_evaluation(on_test)
-    path = evaluation_dir(lineage.home, "tiny") / "gen-0001.json"
+    stored, path = first.with_evaluation(on_test), evaluation_dir(lineage.home, "tiny") / "gen-0001.json"
     write_atomic(path, canonical_json(stored))
-    assert backfill(lineage.home, "tiny")[0] == stored
-    other = on_test.model_copy(update={"network": "champion", "games_digest": "e" * 64})
-    write_atomic(path, canonical_json(stored.with_evaluation(other)))
     assert backfill(lineage.home, "tiny")[0] == first
+    assert read_evaluation(path.parent, 1) == stored, "the file keeps them"
     assert stored.with_test_games("d" * 64) == stored and stored.with_test_games("e" * 64) == first
+    write_atomic(path, canonical_json(stored.model_copy(update={"version": 3})))
+    assert read_evaluation(path.parent, 1) == first, "version 3 had other positions of the test split"
     write_atomic(path, canonical_json(first))
 
 

@@ -13,6 +13,7 @@ from tests.made_generations import made_entry
 from tests.parameters import resolved_preset
 from tests.players.resolved import resolved_network
 from zero.config.params import load_params, params_text
+from zero.evaluation import player_choice
 from zero.evaluation.match import RESULT_FILE, SPEC_FILE, MatchSpec, count_match
 from zero.evaluation.player_choice import champions, choose_player
 from zero.evaluation.referee import MatchGame
@@ -20,6 +21,7 @@ from zero.interop.export import export_player
 from zero.lineage.workspace import new_lineage
 from zero.players import networks
 from zero.players.networks import SHIPPED_DIR, resolve_network
+from zero.record.ledger import read_ledger
 from zero.storage.files import write_manifest
 from zero.storage.manifests import LedgerEntry, Source
 
@@ -130,8 +132,21 @@ def test_a_match_that_an_earlier_champion_won_counts(home, tmp_path, monkeypatch
     chosen, (line,) = choose(home)
     assert chosen == CHAMPION
     assert line.startswith(f"{CHAMPION} plays: {reason or 'the champion is of generation 1'}")
-    write_match(home, (CHAMPION, SHIPPED), 4, 6)
+    write_match(home, (CHAMPION, SHIPPED), 5, 5)
+    assert choose(home)[1] == [line], "a tie decides nothing"
+    write_match(home, (CHAMPION, SHIPPED), 4, 8)
     assert choose(home)[0] == SHIPPED
+
+
+def test_only_the_newest_earlier_champion_with_a_result_counts(home, monkeypatch):
+    ledger = read_ledger(home / ".zero/workspaces/tiny")
+    others = [ledger[0].model_copy(update={"champion": letter * 64}) for letter in "ef"]
+    results = {"e" * 64: (3, 7), "f" * 64: (7, 3)}
+    monkeypatch.setattr(player_choice, "_results_against", lambda home, weights: results)
+    monkeypatch.setattr(player_choice, "champions", lambda ledger: [ledger[-1], *others])
+    assert choose(home)[1][0].startswith(f"{CHAMPION} plays: the champion is of generation 1")
+    results["e" * 64] = (5, 5)
+    assert "its predecessor tiny/gen-0000 won 7 and lost 3 games" in choose(home)[1][0]
 
 
 def test_a_match_of_two_root_rules_counts(home):

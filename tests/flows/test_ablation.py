@@ -62,5 +62,5 @@ def test_a_file_of_parameters_takes_the_place_of_a_preset(tmp_path: Path) -> Non
     with pytest.raises(ParamsError, match=f"cannot read {tmp_path}/other.yaml: No such file.*give a file below.*smoke"):
         parameters_text(tmp_path, "other.yaml")
     (tmp_path / "mine.yaml").write_bytes("# größer\n".encode("latin-1"))
-    with pytest.raises(ParamsError, match="mine.yaml: it is not UTF-8"):
+    with pytest.raises(ParamsError, match="it is not UTF-8"):
         parameters_text(tmp_path, "mine.yaml")

@@ -114,7 +114,7 @@ class Evaluation(Manifest):
 class GenerationEvaluation(Manifest):
     """All results of one generation that could be computed so far."""
 
-    version: Literal[4] = 4
+    version: Literal[3, 4] = 4
     lineage: str
     generation: int
     game: GameParams
@@ -199,7 +199,7 @@ def backfill(
     """Computes and stores the missing results of a lineage; returns all results, oldest generation first.
 
     Generations whose games or networks are not on this machine are skipped. Stored results of another dataset are not
-    returned.
+    returned, nor those of a dataset that is not on this machine.
 
     Args:
       home: the project's folder.
@@ -251,9 +251,7 @@ def backfill(
             _write_evaluation(folder, results[request.generation])
         if progress:
             progress(len(requests), len(requests))
-    # Without a test split here, results are kept if they are all on the same one.
-    stored = {each.games_digest for result in results.values() for each in result.evaluations if each.games == TEST}
-    digest = test.digest if test else stored.pop() if len(stored) == 1 else ""
+    digest = test.digest if test else ""
     return [results[number].with_test_games(digest) for number in sorted(results)]
 
 
@@ -382,12 +380,15 @@ def read_evaluation(folder: Path, generation: int) -> GenerationEvaluation | Non
     """The stored results of a generation; None if there are none that this version can read."""
     path = _path(folder, generation)
     try:
-        return GenerationEvaluation.model_validate_json(path.read_bytes())
+        result = GenerationEvaluation.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValidationError):
         log.warning("%s cannot be read; its results are computed again", path)
         return None
+    if result.version == 3:  # it had other positions of the test split
+        result = result.with_test_games("").model_copy(update={"version": 4})
+    return result
 
 
 def evaluation_table(results: Sequence[GenerationEvaluation]) -> Table:

@@ -23,8 +23,8 @@ from zero.storage.files import sha256_bytes
 from zero.storage.manifests import LedgerEntry
 
 EQUAL = ("simulations", "pass_wins", "resign_threshold")
-"""Settings that both players of a match must share for it to count. The others belong to a network's own search, with
-which it also plays in a session."""
+"""Settings that both players of a match must share for it to count. Others, such as `root`, may differ, because the two
+lineages may have different ones."""
 
 SESSION_SEARCH = f"simulations={SESSION_SIMULATIONS},pass_wins=true"
 """Options with which both players search as `zero play` does, whatever their lineages do."""
@@ -98,9 +98,9 @@ def champions(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 
 
 def _results_against(home: Path, weights: str) -> dict[str, tuple[int, int]]:
-    """Games that other networks won and lost against the one with this SHA-256, by theirs.
+    """Wins and losses against the network with this SHA-256, by the SHA-256 of the other network.
 
-    Only finished matches with a search count, which must be the same for both.
+    A match counts if it is finished, both players searched, and their settings in `EQUAL` are equal.
     """
     results: dict[str, tuple[int, int]] = {}
     for match in longest_matches(finished_matches(home)):
@@ -110,7 +110,7 @@ def _results_against(home: Path, weights: str) -> dict[str, tuple[int, int]]:
         wins, losses = match.table.result.wins, match.table.result.losses
         for own, other, won, lost in ((first, second, wins, losses), (second, first, losses, wins)):
             network = str(own.get("weights"))
-            if other.get("weights") == weights and network != weights:
+            if other.get("weights") == weights:
                 before = results.get(network, (0, 0))
                 results[network] = before[0] + won, before[1] + lost
     return results

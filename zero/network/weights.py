@@ -24,9 +24,9 @@ from zero.storage.files import canonical_line
 INIT_PHASE = "weights"
 """Phase of the random stream of the initial weights."""
 OUTPUT_GAIN, NEAR_ZERO_OUTPUT_GAIN = 0.1, 0.01
-"""Scales of the initial weights of the output layers, without and with `network.near_zero_outputs`. Generation 0 then
-has nearly uniform priors and values near 0, so that its games are decided by the game ends that the search finds and
-not by the seed. Each residual block doubles the variance of the features, so a deep trunk also needs
+"""Scales of the initial weights of the output layers, without and with `network.near_zero_outputs`. With the second,
+generation 0 has nearly uniform priors and values near 0, so that its games are decided by the game ends that the search
+finds and not by the seed. Each residual block doubles the variance of the features, so a deep trunk also needs
 `network.zero_init_residual`."""
 POOL_GAIN = 0.1
 """Scale of the initial weights of global pooling. At 1, its biases would exceed the numbers that they are added to."""
