@@ -45,12 +45,13 @@ from zero.config.auto import check_profile
 from zero.config.params import PARAMS_FILE, params_text, parse_params, preset_text, presets
 from zero.config.settings import STATE_FOLDER
 from zero.errors import LineageError, ParamsError, StorageError, ZeroError
-from zero.evaluation.match import MATCHES_DIR, read_match
+from zero.evaluation.match import MATCHES_DIR, check_num_games, read_match
 from zero.games.rules import rules_of
 from zero.lineage.workspace import uncommitted_files, writer_lock
 from zero.network.profile import resolve_here, this_machine
 from zero.players.build import identify, resolve_player
-from zero.players.spec import SEARCH_OPTIONS, parse_player
+from zero.players.networks import SHIPPED_PREFIX, ResolvedNetwork
+from zero.players.spec import parse_player
 from zero.record.ledger import generation_tag, lineages
 from zero.record.lineages import ProjectRecord
 from zero.storage.files import locked, read_manifest, write_atomic, write_manifest
@@ -277,16 +278,18 @@ def new_experiment(preset: str, changes: str, strength: Strength) -> SeedExperim
     text = preset_text(preset)
     params = changed(parse_params(resolve_here(text), preset), changes).model_copy(update={"seed": 0})
     check_profile(params.profile, this_machine(text), preset)
-    champion = parse_player(champion_spec(strength, "champion"))
-    root = champion.options.get("root", params.search.root)
-    for name in champion.options:
-        if SEARCH_OPTIONS.get(name) not in (None, root):
-            raise ParamsError(
-                f"--options {strength.options}: a {root} root does not read {name}; leave it out, for example "
-                "--options pass_wins=true"
-            )
+    for games in (strength.probe_games, strength.confirmation_games):
+        check_num_games(games)
+    network = ResolvedNetwork("champion", b"", params_text(params).encode())
+    resolve_player(PROJECT_DIR, parse_player(champion_spec(strength, network.name)), network=network)
     for opponent in strength.opponents:
-        identify(resolve_player(PROJECT_DIR, parse_player(opponent)), rules_of(params.game))
+        spec = parse_player(opponent)
+        if spec.has_network and not (spec.argument.startswith(SHIPPED_PREFIX) or Path(spec.argument).is_absolute()):
+            raise ParamsError(
+                f"--opponents {opponent}: the matches are played in a clone without your lineages; give a shipped "
+                "player, such as shipped:go9, or the full path of a weight file"
+            )
+        identify(resolve_player(PROJECT_DIR, spec), rules_of(params.game))
     if uncommitted := uncommitted_files(PROJECT_DIR):
         typer.echo(f"warning: seeds run committed code; not committed: {', '.join(uncommitted)}", err=True)
     return SeedExperiment(

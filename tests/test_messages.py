@@ -190,6 +190,10 @@ COMMANDS: list[tuple[str, str]] = [
         "new ../up --preset smoke",
         "'../up' is not a valid lineage name; use up to 40 of a-z, 0-9 and '-', starting with a letter",
     ),
+    (
+        "new random --preset smoke",
+        "'random' is the name of a kind of player, as in `zero match`; choose another name",
+    ),
     ("status go7", "unknown lineage 'go7'; known are: none yet; make it with `zero new go7`"),
     (
         "restore go7",

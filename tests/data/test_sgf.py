@@ -232,11 +232,16 @@ def test_names_of_properties_may_have_digits():
         ("(;B[aa];B[bb])", "move 2 is B's, out of turn"),
         ("(;B[aa][bb])", "move 1 has 2 points, expected one"),
         ("(;PL[W];W[cc])", "set-up stones or handicap (PL)"),
+        ("(;B[cc];PL[b])", "set-up stones or handicap (PL)"),
     ],
 )
 def test_a_file_that_is_not_one_plain_game_is_rejected(text, message):
     with pytest.raises(ZeroError, match=re.escape(message)):
         read_sgf(text)
+
+
+def test_the_player_who_is_to_move_anyway_may_be_named():
+    assert read_sgf("(;SZ[9]PL[black];B[aa];PL[W];W[ba])").actions == (0, 1)
 
 
 def test_a_very_deep_nest_of_variations_is_read():

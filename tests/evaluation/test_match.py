@@ -12,7 +12,15 @@ from zero.cli.app import app
 from zero.config.params import GoParams, parse_params, preset_text
 from zero.data.sgf import read_collection
 from zero.errors import ParamsError, StorageError
-from zero.evaluation.match import MatchSpec, count_match, match_lines, play_match, read_match, run_match
+from zero.evaluation.match import (
+    MatchSpec,
+    count_match,
+    match_lines,
+    play_match,
+    read_match,
+    run_match,
+    track_matches,
+)
 from zero.evaluation.referee import MatchGame
 from zero.games.rules import go_rules
 from zero.network.weights import new_network, weights_bytes
@@ -221,6 +229,17 @@ def test_a_damaged_result_is_counted_again_from_the_games(home, damaged):
     path.write_bytes(damaged)
     with pytest.raises(StorageError, match="result"):
         read_match(first.folder)
+    assert run_match(home, ("random", "random"), 4).table == first.table
+    assert path.read_bytes() == content
+
+
+def test_a_missing_collection_is_written_again(home):
+    first = run_match(home, ("random", "random"), 4)
+    path = first.folder / "games.sgf"
+    content = path.read_bytes()
+    path.unlink()
+    with pytest.raises(StorageError, match=r"games\.sgf: No such file or directory; repeat the match"):
+        track_matches([first.folder], "")
     assert run_match(home, ("random", "random"), 4).table == first.table
     assert path.read_bytes() == content
 

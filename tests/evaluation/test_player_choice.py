@@ -55,9 +55,9 @@ def choose(home: Path, text: str = "tiny") -> tuple[str, list[str]]:
     return choose_player(home, text, "play", lines.append), lines
 
 
-def write_match(home: Path, players: tuple[str, str], wins: int, losses: int) -> None:
-    """A finished match with this result for the first player."""
-    game = load_params(home / ".zero/workspaces/tiny").game
+def write_match(home: Path, players: tuple[str, str], wins: int, losses: int, **changes: float) -> None:
+    """A finished match with this result for the first player, and with changes of the game."""
+    game = load_params(home / ".zero/workspaces/tiny").game.model_copy(update=changes)
     first, second = (resolved_network(home, text).id for text in players)
     spec = MatchSpec(game=game, players=(first, second), num_games=wins + losses, opening_moves=0, seed=1)
     outcomes = [(1, -1)[number % 2] * result for number, result in enumerate([1] * wins + [-1] * losses)]
@@ -165,6 +165,11 @@ def test_champions_are_those_that_the_current_one_descends_from():
     assert [(one.generation, one.champion) for one in champions(ledger)] == [(4, "d"), (3, "c"), (2, "b"), (0, "a")]
     ledger += [entry(5, "b", source=2), entry(6, "b"), entry(7, "e")]
     assert [(one.generation, one.champion) for one in champions(ledger)] == [(7, "e"), (6, "b"), (0, "a")]
+
+
+def test_matches_with_another_komi_do_not_count(home):
+    write_match(home, (SHIPPED, CHAMPION), 10, 0, komi=20.0)
+    assert choose(home)[0] == CHAMPION
 
 
 def test_matches_of_other_players_do_not_count(home):

@@ -13,7 +13,7 @@ from zero.config.params import parse_params, preset_text
 from zero.errors import ParamsError, WorkerError, ZeroError
 from zero.evaluation import tournament as module
 from zero.evaluation.ladder import ANCHORS
-from zero.evaluation.match import run_match
+from zero.evaluation.match import finished_matches, run_match
 from zero.evaluation.tournament import (
     Tournament,
     play_tournament,
@@ -80,6 +80,12 @@ def test_an_anchor_that_is_named_last_keeps_its_rating(home: Path) -> None:
     by_text = {row.text: row for row in found.standings}
     assert by_text["rollout:12"].elo == by_text["rollout:12"].low == ANCHORS["rollout"]
     assert by_text["random"].low < by_text["random"].elo < by_text["random"].high
+
+
+def test_players_without_a_network_play_the_game_of_the_others(home: Path) -> None:
+    found = play_tournament(home, ["shipped:gomoku8,simulations=1", "rollout:2", "random"], 2)
+    assert found.game.name == "gomoku" and len(found.pairings) == 3
+    assert {match.spec.game for match in finished_matches(home)} == {found.game}
 
 
 def test_a_promotion_does_not_change_the_players(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

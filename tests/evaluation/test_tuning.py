@@ -179,6 +179,7 @@ def test_other_parameters_begin_another_tuning(home: Path, changed: dict[str, An
         (PLAYER, "c_puct", (2.0, 4.0), (20, 2), "the player's own c_puct, 1.5, is outside of 2 to 4"),
         (PLAYER, "c_puct", (1.0, 4.0), (20, 3), "a trial needs an even number"),
         (PLAYER, "c_puct", (1.0, 4.0), (8, 2), "a tuning at least 5 trials"),
+        (PLAYER, "c_puct", (1.0, 1e9), (20, 2), "c_puct '1e\\+09': Input should be less than or equal to"),
         (PLAYER, "value_scale", (0.1, 4.0), (20, 2), "a puct root does not use value_scale; add root=gumbel"),
         ("random", "c_puct", (1.0, 4.0), (20, 2), "'random' does not search with a network"),
         ("raw:weights.safetensors", "c_puct", (1.0, 4.0), (20, 2), "does not search with a network"),
@@ -189,6 +190,12 @@ def test_bad_input(
 ) -> None:
     with pytest.raises(ParamsError, match=message):
         tune(home, player, parameter, *bounds, *games)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31])
+def test_a_seed_that_the_sampler_would_refuse_is_an_error_before_the_first_game(home: Path, seed: int) -> None:
+    with pytest.raises(ParamsError, match=f"seed = {seed}: give a whole number from 0 to 2147483647"):
+        tune(home, PLAYER, "c_puct", 1.0, 4.0, 10, 2, seed=seed)
 
 
 def test_the_command(home: Path) -> None:

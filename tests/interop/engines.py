@@ -15,6 +15,7 @@ from zero.play.single_game import SingleGamePlayer
 from zero.players.session import NetworkSession, PlayerSession, Session
 from zero.players.uniform import UniformPlayer
 from zero.search.evaluator import Evaluator
+from zero.storage.manifests import NO_RESIGNATION
 
 GO5, GO9 = go_rules(5, 5, 0.5), go_rules(9, 9, 7.5)
 GOMOKU = gomoku_rules(6, 6, 4)
@@ -28,16 +29,16 @@ def network_session(
     evaluator: Evaluator | None = None,
     num_simulations: int = NUM_SIMULATIONS,
     seconds: float | None = None,
-    **settings: float,
+    resign_threshold: float = NO_RESIGNATION,
 ) -> NetworkSession:
-    """A session of an untrained network. `seconds`: time limit of a search; `settings`: arguments of the session."""
+    """A session of an untrained network. `seconds`: time limit of a search."""
 
     def new_player(changed: Rules) -> SingleGamePlayer:
         used = evaluator or HashEvaluator(changed)
         max_nodes = max(40, 10 * num_simulations)
         return SingleGamePlayer(changed, used, SEARCH, num_simulations, max_nodes, num_leaves=4)
 
-    return NetworkSession("a hash", new_player, rules, num_simulations, seconds=seconds, **settings)
+    return NetworkSession("a hash", new_player, rules, num_simulations, resign_threshold, seconds)
 
 
 def random_session(rules: Rules = GO5) -> PlayerSession:

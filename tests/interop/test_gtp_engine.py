@@ -8,8 +8,12 @@ import pytest
 
 from tests.interop.engines import GO5, GOMOKU, OTHELLO, answer, answers, engine, network_session, random_session, stones
 from zero import __version__
+from zero.config.params import params_text, parse_params, preset_text
 from zero.games.position import NUM_PASSES
 from zero.games.rules import go_rules
+from zero.interop.gtp import GtpServer
+from zero.network.weights import new_network, weights_bytes
+from zero.players.build import open_session
 from zero.players.player import RESIGN, Reply
 from zero.players.rollout import RolloutPlayer
 from zero.players.session import PlayerSession
@@ -28,6 +32,20 @@ def test_it_answers_its_name_and_version():
     """The version names the player: a lineage's name stands for another network after a promotion."""
     expected = ["zero", f"{__version__} random", "2"]
     assert answers(engine(random_session()), "name;version;protocol_version") == expected
+
+
+def test_the_version_of_a_network_has_a_digest_of_its_weights_and_search(tmp_path):
+    def version(seed: int, text: str) -> str:
+        params = parse_params(preset_text("smoke"), "smoke").model_copy(update={"seed": seed})
+        (tmp_path / "params.yaml").write_text(params_text(params))
+        weights = weights_bytes(new_network(params.network, params.game, seed))
+        (tmp_path / "weights.safetensors").write_bytes(weights)
+        return answer(GtpServer(*open_session(tmp_path, text)), "version")
+
+    text = f"{tmp_path}/weights.safetensors,simulations=2"
+    one, other = version(1, text), version(2, text)
+    assert one == version(1, text) != other
+    assert one.rpartition(" ")[0] == other.rpartition(" ")[0]
 
 
 def test_all_commands_are_listed_and_known():

@@ -286,11 +286,17 @@ def _game(nodes: list[Node]) -> SgfGame:
     )
 
 
+def is_next_player(name: str, values: list[str], num_moves: int) -> bool:
+    """True for a PL that names the player who is to move anyway after this number of moves."""
+    players = (("B", "BLACK", "1"), ("W", "WHITE", "2"))
+    return name == "PL" and values[0].strip().upper() in players[num_moves % 2]
+
+
 def _actions(game: int, rows: int, columns: int, nodes: list[Node]) -> Iterator[int]:
     number = 0
     for node in nodes:
         for name, values in node:
-            if name in SETUP_PROPERTIES:
+            if name in SETUP_PROPERTIES and not is_next_player(name, values, number):
                 raise ZeroError(
                     f"SGF with set-up stones or handicap ({name}); only games from an empty board are supported"
                 )

@@ -103,6 +103,7 @@ def run_match(
     games_at_once: int = 32,
     folder: Path | None = None,
     progress: Progress | None = None,
+    game: GameParams | None = None,
 ) -> FinishedMatch:
     """Plays the missing games of a match.
 
@@ -117,6 +118,7 @@ def run_match(
       games_at_once: games in play at the same time.
       folder: of the match; by default a folder below `.zero/matches` with the key of the match as its name.
       progress: see `play_match`.
+      game: the game of all players of a tournament; by default that of the two players, with `komi` and `size`.
 
     Raises:
       ZeroError: a player is unknown, cannot be started or plays another game. Finished games are kept.
@@ -126,7 +128,7 @@ def run_match(
         player if isinstance(player, ResolvedPlayer) else resolve_player(home, parse_player(player))
         for player in players
     )
-    game = common_game(home, (first, second), komi, size)
+    game = game or common_game(home, (first, second), komi, size)
     games_at_once = min(games_at_once, num_games)
     rules = rules_of(game)
     if opening_moves > max_opening_moves(rules):
@@ -147,9 +149,10 @@ def run_match(
     ]
     folder = folder or results_dir(home, MATCHES_DIR, spec)
     # A finished match is read without its lock: several programs may start the same player at once.
-    # A damaged result is counted again from the games.
+    # A damaged result is counted again from the games, and a missing collection is written again.
+    is_finished = all((folder / name).exists() for name in (RESULT_FILE, SGF_FILE))
     with suppress(StorageError):
-        if (folder / RESULT_FILE).exists() and (finished := read_match(folder)).spec == spec:
+        if is_finished and (finished := read_match(folder)).spec == spec:
             return finished
     return FinishedMatch(folder, spec, play_match(folder, spec, makers, games_at_once, progress))
 
@@ -347,6 +350,9 @@ def _match_page(folder: Path) -> Page:
     """Content of the run of a match: scores, settings of the players, and the games.
 
     Specification and result identify it: engines can play the same match differently elsewhere.
+
+    Raises:
+      StorageError: a file is missing or corrupt.
     """
     _, spec, table = read_match(folder)
     params = {f"game.{name}": str(value) for name, value in spec.game.model_dump().items()}
@@ -354,13 +360,17 @@ def _match_page(folder: Path) -> Page:
     for which, player in zip(("first", "second"), spec.players, strict=True):
         params |= {which: player.name, f"{which}.kind": player.kind}
         params |= {f"{which}.{name}": str(value)[:MAX_PARAM_LENGTH] for name, value in player.settings.items()}
+    try:
+        files = {name: (folder / name).read_bytes() for name in (SPEC_FILE, RESULT_FILE, SGF_FILE)}
+    except OSError as error:
+        raise StorageError(f"{error.filename}: {error.strerror}; repeat the match to write it again") from None
     return Page(
         name=f"{spec.players[0].name} against {spec.players[1].name}",
         key={"zero.match": spec.key(), "zero.result": sha256_file(folder / RESULT_FILE)},
         tags={},
         params=params,
         points=[MetricPoint(name, value, 0) for name, value in _match_metrics(table).items()],
-        files={name: (folder / name).read_bytes() for name in (SPEC_FILE, RESULT_FILE, SGF_FILE)},
+        files=files,
         data=None,
     )
 

@@ -7,6 +7,7 @@ lineage: they are evidence, and their subject must not depend on which games wer
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from zero.config.params import GameParams
 from zero.errors import ZeroError
 from zero.evaluation.ladder import longest_matches
 from zero.evaluation.match import finished_matches
@@ -67,7 +68,7 @@ def _choose(home: Path, ledger: Sequence[LedgerEntry], champion: str, shipped: s
         return True, f"{shipped} plays another game ({difference(own_params.game, other_params.game)})"
     if own.weights == other.weights:
         return True, f"{shipped} is the same network"
-    results = _results_against(home, sha256_bytes(other.weights))
+    results = _results_against(home, sha256_bytes(other.weights), own_params.game) if own_params else {}
     for entry in champions(ledger):
         won, lost = results.get(entry.champion, (0, 0))
         is_current = entry.champion == ledger[-1].champion
@@ -97,15 +98,16 @@ def champions(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     return list(found.values())
 
 
-def _results_against(home: Path, weights: str) -> dict[str, tuple[int, int]]:
+def _results_against(home: Path, weights: str, game: GameParams) -> dict[str, tuple[int, int]]:
     """Wins and losses against the network with this SHA-256, by the SHA-256 of the other network.
 
-    A match counts if it is finished, both players searched, and their settings in `EQUAL` are equal.
+    A match counts if it is finished and of this game, both players searched, and their settings in `EQUAL` are equal.
     """
     results: dict[str, tuple[int, int]] = {}
     for match in longest_matches(finished_matches(home)):
         first, second = (player.settings for player in match.table.players)
-        if not first.get("simulations") or any(first.get(name) != second.get(name) for name in EQUAL):
+        is_search = bool(first.get("simulations")) and all(first.get(name) == second.get(name) for name in EQUAL)
+        if match.spec.game != game or not is_search:
             continue
         wins, losses = match.table.result.wins, match.table.result.losses
         for own, other, won, lost in ((first, second, wins, losses), (second, first, losses, wins)):

@@ -126,10 +126,9 @@ def play_tournament(
                 num_games,
                 opening_moves,
                 seed,
-                komi=komi,
-                size=size,
                 games_at_once=games_at_once,
                 progress=part_of(progress, number * num_games, len(pairs) * num_games),
+                game=game,
             )
         except ZeroError as error:
             log.warning("%s against %s: %s", texts[i], texts[j], error)

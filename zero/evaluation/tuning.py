@@ -35,6 +35,8 @@ PARAMETERS = ("c_puct", "value_scale")
 TUNINGS_DIR, TUNING_FILE, CURVE_FILE, PLOT_FILE = "tunings", "tuning.json", "curve.json", "curve.png"
 FIRST_TRIALS = 5
 """Trials at equal distances over the range, before the sampler chooses."""
+MAX_SEED = 2**31
+"""The sampler takes the seed plus the number of the trial, below 2^32."""
 DIGITS = 4
 """Significant digits of a value."""
 CURVE_POINTS = 101
@@ -301,6 +303,10 @@ def _spec(
         raise ParamsError(
             f"the player's own {parameter}, {default:g}, is outside of {low:g} to {high:g}; widen the range"
         )
+    if not 0 <= seed < MAX_SEED:
+        raise ParamsError(f"seed = {seed}: give a whole number from 0 to {MAX_SEED - 1}")
+    for value in bounds:  # an end that the search does not accept is an error before the first game
+        resolve_player(home, parse_player(f"{player},{parameter}={value:g}"), network=network)
     game = common_game(home, [resolved]).model_dump(mode="json")
     spec = TuningSpec(
         player=player,

@@ -106,8 +106,8 @@ class GtpServer:
         self._session_rules = self._game.rules  # compared by identity: komi and length make new rules
         self._commands: dict[str, Signature] = {
             "name": Signature(lambda _: "zero"),
-            # With the name: another network behind the same command line is another player for whoever rates it.
-            "version": Signature(lambda _: f"{__version__} {session.name}"),
+            # With name and digest: another network behind the same command line is another player for whoever rates it.
+            "version": Signature(lambda _: f"{__version__} {session.version}"),
             "protocol_version": Signature(lambda _: PROTOCOL_VERSION),
             "known_command": Signature(self._known_command, 1),
             "list_commands": Signature(lambda _: "\n".join(self._commands)),

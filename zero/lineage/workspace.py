@@ -19,6 +19,7 @@ from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import LineageError
 from zero.lineage.imported import copy_dataset, write_first_window
 from zero.lineage.recovery import recover_from_crash
+from zero.players.spec import KINDS
 from zero.progress import Progress
 from zero.record.costs import fetch_notes
 from zero.record.history import check_known_tag
@@ -278,6 +279,8 @@ def check_name(lineage: str) -> None:
         raise LineageError(
             f"{lineage!r} is not a valid lineage name; use up to 40 of a-z, 0-9 and '-', starting with a letter"
         )
+    if lineage in KINDS:
+        raise LineageError(f"{lineage!r} is the name of a kind of player, as in `zero match`; choose another name")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from zero.players.networks import ResolvedNetwork, resolve_network
 from zero.players.player import Player, PlayerId
 from zero.players.spec import SEARCH_OPTIONS, PlayerSpec, parse_player
 from zero.search.evaluator import Evaluator
-from zero.storage.files import sha256_bytes
+from zero.storage.files import canonical_json, sha256_bytes
 from zero.storage.manifests import NO_RESIGNATION
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ SESSION_SIMULATIONS = 400
 WARM_UP_SIMULATIONS = 4
 MATCH_THREADS = 1
 """CPU threads of a network in a match, where two players search at once. The number is fixed: the bits depend on it."""
+VERSION_DIGITS = 12
+"""Digits of the digest of weights and search in the version of a GTP engine."""
 MIN_SESSION_NODES = 100_000
 """Nodes of the tree in a session: an analysis goes on beyond the simulations of a move."""
 
@@ -324,7 +326,8 @@ def new_session(
         return made
 
     name, threshold = network.id.name, network.resign_threshold
-    return NetworkSession(name, new_player, rules, num_simulations, threshold, seconds)
+    digest = sha256_bytes(canonical_json(network.id.settings))[:VERSION_DIGITS]
+    return NetworkSession(name, new_player, rules, num_simulations, threshold, seconds, digest)
 
 
 def num_cores() -> int:

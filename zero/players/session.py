@@ -30,6 +30,7 @@ class NetworkSession:
         num_simulations: int,
         resign_threshold: float = NO_RESIGNATION,
         seconds: float | None = None,
+        digest: str = "",
     ) -> None:
         """Stores the arguments; `new_game` makes the player.
 
@@ -40,8 +41,10 @@ class NetworkSession:
           num_simulations: simulations for each move.
           resign_threshold: it resigns below this value, in [-1, 1]; -1 means never.
           seconds: time limit of every search; None without one.
+          digest: of the weights and the search.
         """
         self.name, self.num_simulations, self.seconds = name, num_simulations, seconds
+        self.version = f"{name} {digest}".strip()
         self._new_player = new_player
         self._resign_threshold = resign_threshold
         self._rules = rules
@@ -136,7 +139,7 @@ class PlayerSession:
           new_player: makes the player for a game and board, for one open game.
           rules: the game and the first board.
         """
-        self.name = name
+        self.name = self.version = name
         self._new_player = new_player
         self._rules = rules
         self._made: Player | None = None

@@ -292,9 +292,10 @@ if __name__ == "__main__":
     assert not (tmp_path / ".made.import").exists()
 
 
-def test_a_dataset_is_not_made_among_the_games(folder):
-    with pytest.raises(StorageError, match=r"dataset is in .*, which is imported; give an --out elsewhere"):
-        imported(folder / "loose/dataset", folder)
+@pytest.mark.parametrize("out", ["loose/dataset", ""])
+def test_a_dataset_is_not_made_among_the_games(folder, out):
+    with pytest.raises(StorageError, match=r"is in .*, which is imported; give an --out elsewhere"):
+        imported(folder / out, folder)
 
 
 def test_two_imports_do_not_write_the_same_dataset(folder, tmp_path, monkeypatch):

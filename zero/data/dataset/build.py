@@ -85,7 +85,7 @@ def build_dataset(
     """
     roots = roots_of(paths)
     out = out.absolute()
-    if inside := [root for root in roots if root in out.resolve().parents]:
+    if inside := [root for root in roots if root in (out.resolve(), *out.resolve().parents)]:
         raise StorageError(f"{out} is in {inside[0]}, which is imported; give an --out elsewhere")
     work = out.with_name(f".{out.name}.import")
     with locked(work, f"another import is writing {out}; wait for it, or give another --out"):

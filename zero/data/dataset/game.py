@@ -20,6 +20,7 @@ from zero.data.sgf import (
     OLD_PASS,
     SETUP_PROPERTIES,
     Node,
+    is_next_player,
     main_lines,
     parse_komi,
     point_to_action,
@@ -160,7 +161,7 @@ class GameReader:
 
     def _check_setup(self, name: str, values: list[str], num_moves: int) -> None:
         """Rejects stones that were not played. PL that names the player who is to move anyway is harmless."""
-        if name == "PL" and values[0].strip().upper() in (("B", "BLACK", "1"), ("W", "WHITE", "2"))[num_moves % 2]:
+        if is_next_player(name, values, num_moves):
             return
         what = f"{name}[{values[0][:MAX_TEXT]}]" + (" and more" if len(values) > 1 else "")
         raise _RejectedError(SETUP, f"{what} after move {num_moves}: the record starts from an empty board")
