@@ -5,13 +5,12 @@ enables plugins here. The plugin completes the deployment's name to `zero-genera
 requires. It also sets the address of the server that `make up` started, unless another one is configured.
 """
 
-import json
 import sys
 from pathlib import Path
 
 from prefect.plugins import HookContext, SetupResult, register_hook
 
-from zero.config.settings import STATE_FOLDER, home_dir
+from zero.config.settings import home_dir, servers
 
 DEPLOYMENTS = ("zero-generation", "zero-campaign", "zero-ablation")
 PROGRAMS = ("prefect", "-m")
@@ -31,7 +30,7 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
     sys.argv[:] = words
     if ctx.api_url:
         return None
-    address = server_address(home_dir() / STATE_FOLDER / "servers.json")
+    address = servers(home_dir()).get("prefect")
     if address is None:
         if ours:
             raise SystemExit(
@@ -49,11 +48,3 @@ def with_slash(words: list[str]) -> list[str]:
         if words[place] in DEPLOYMENTS:
             return [*words[:place], f"{words[place]}/{words[place]}", *words[place + 1 :]]
     return words
-
-
-def server_address(path: Path) -> str | None:
-    """Address of the Prefect server in the file that `make up` writes; None if there is none."""
-    try:
-        return str(json.loads(path.read_text())["prefect"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

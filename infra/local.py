@@ -26,6 +26,7 @@ import httpx
 
 from infra.pools import FLOWS, POOL, answers, cancel_runs, close_runs, make_pool, worker_is_online
 from infra.processes import Home, LocalError, log_end, title, write_json
+from zero.config.settings import place_of
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
@@ -94,7 +95,8 @@ def up(home: Home) -> None:
 
 def write_addresses(home: Home, ports: Mapping[str, int]) -> None:
     """Writes the addresses of the servers for `zero status` and for the flows."""
-    write_json(home.state / "servers.json", {name: address(port) for name, port in ports.items()})
+    addresses = {name: address(port) for name, port in ports.items()}
+    write_json(home.state / "servers.json", addresses | {"place": place_of(home.state.parent)})
 
 
 def start_web(home: Home, env: dict[str, str]) -> dict[str, int]:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import psutil
 
+from zero.config.settings import is_place_of, place_of
+
 START_SECONDS = 240.0
 """Default time limit of a start: 10 s on an idle machine, a minute on a busy one that compiles every module first."""
 STOP_SECONDS = 20.0
@@ -45,6 +47,8 @@ class Record(NamedTuple):
     started: float
     """Seconds from boot to its start. A time of day would change whenever the clock is set."""
     port: int
+    place: str = ""
+    """`zero.config.settings.place_of` of its project; empty in records of an earlier version."""
 
 
 class Home(NamedTuple):
@@ -61,11 +65,15 @@ class Home(NamedTuple):
         return self.state / "run" / f"{name}.json"
 
     def last_record(self, name: str) -> Record | None:
-        """Record of a service, even if it was killed; None if it was stopped or never started."""
+        """Record of a service, even if it was killed.
+
+        None if it was stopped or never started, after a restart of the machine, and in a copy of the project.
+        """
         try:
-            return Record(**json.loads(self.record_path(name).read_text()))
+            record = Record(**json.loads(self.record_path(name).read_text()))
         except (OSError, ValueError, TypeError):
             return None
+        return record if is_place_of(record.place, self.state.parent) else None
 
     def record(self, name: str) -> Record | None:
         """Record of a running service; None if it does not run."""
@@ -88,7 +96,7 @@ class Home(NamedTuple):
                 start_new_session=True,
             )
         _children.append(child)
-        record = Record(child.pid, start_time(child.pid) or 0.0, port)
+        record = Record(child.pid, start_time(child.pid) or 0.0, port, place_of(self.state.parent))
         write_json(self.record_path(name), record._asdict())
 
     def stop(self, name: str, seconds: float = STOP_SECONDS, request: signal.Signals = signal.SIGTERM) -> bool:

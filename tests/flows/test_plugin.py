@@ -8,7 +8,7 @@ import pytest
 import yaml
 from prefect.plugins import HookContext
 
-from flows.plugin import DEPLOYMENTS, server_address, setup_environment, with_slash
+from flows.plugin import DEPLOYMENTS, setup_environment, with_slash
 from infra.pools import FLOWS
 from tests.end_to_end.project import SOURCE_DIR
 
@@ -84,9 +84,3 @@ def test_without_a_server_our_command_ends_with_the_remedy(home: Path, monkeypat
 def test_without_a_server_other_commands_go_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["prefect", "version"])
     assert setup_environment(ctx=context()) is None
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"prefect'])
-def test_a_spoilt_file_of_addresses_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "servers.json").write_text(text)
-    assert server_address(tmp_path / "servers.json") is None

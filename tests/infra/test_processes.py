@@ -79,6 +79,16 @@ def test_a_number_that_was_given_to_another_process_is_not_signalled(home: Home)
     assert home.stop("service", 10.0)
 
 
+def test_a_record_before_the_last_start_is_none(home: Home) -> None:
+    record = begin(SLEEPS, home)
+    assert record.place
+    home.record_path("service").write_text(json.dumps({**record._asdict(), "place": f"another start:{home.state}"}))
+    assert home.record("service") is None and not home.stop("service", 1.0)
+    assert is_running(record)
+    home.record_path("service").write_text(json.dumps(record._asdict()))
+    assert home.stop("service", 10.0)
+
+
 def test_a_half_written_record_is_none(home: Home) -> None:
     record = begin(SLEEPS, home)
     assert home.record("service") == record

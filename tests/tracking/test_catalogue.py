@@ -23,6 +23,7 @@ from tests.oracle.bitboards import pack
 from tests.tracking.server import aliases, runs_of
 from zero.network.torch_backend import TorchEvaluator
 from zero.storage.files import sha256_bytes
+from zero.tracking import open_client
 from zero.tracking.backfill import track_generation, tracked_generations
 from zero.tracking.pages import challenger_version
 
@@ -72,6 +73,15 @@ def test_registered_player_gives_the_priors_and_values_of_its_network(server, go
     assert np.array_equal(found["value"], values)
     assert len(np.unique(values)) == 7
     assert len(player.predict(planes[:0])["prior"]) == 0
+
+
+def test_weights_are_read_without_the_variable_and_without_a_local_database(server, go9, tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with open_client(server.uri) as client:
+        weights = client.model_weights(server.uri, "zero-go9", "champion", None)
+    assert sha256_bytes(weights) == go9.ledger[1].champion
+    assert not [*tmp_path.iterdir()]
 
 
 def test_registered_player_rejects_planes_of_another_board(server, go9, monkeypatch):

@@ -228,6 +228,20 @@ def test_a_game_is_replayed_move_by_move(page, recorded) -> None:
     assert f"Move 7 of {num_moves}" in caption.inner_text()
 
 
+def test_the_targets_of_a_gumbel_search_are_not_called_visits(page) -> None:
+    def gumbel(route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"root": "gumbel"})
+
+    page.route("**/api/games/selfplay/made/1/2", gumbel)
+    open_game(page, "selfplay/made/1/2")
+    section = page.locator("section", has_text="Search in this position")
+    assert section.locator("thead th").all_inner_texts() == ["move", "policy"]
+    assert section.locator("tbody tr").first.inner_text().endswith("%")
+    assert "visit" not in page.locator("main").inner_text()
+    assert page.locator("option", has_text="policy after the search").count() == 1
+
+
 def test_a_fast_replay_writes_the_address_once(page) -> None:
     page.add_init_script(
         "window.written = 0; const replace = history.replaceState;"

@@ -392,6 +392,13 @@ def test_a_game_is_saved_and_loaded_and_looked_at(page):
     assert page.http.get(f"{other.path}/positions/4").status_code == 400
 
 
+def test_a_file_without_komi_has_that_of_the_game(page):
+    game = page.start(black="human", white="human", game=GO5)
+    game.post("load", sgf="(;GM[1]SZ[5]KM[2.5];B[cc])")
+    game.post("load", sgf="(;GM[1]SZ[5];B[cc])")
+    assert game.state()["game"]["komi"] == 0.5
+
+
 @pytest.mark.parametrize(
     "text, message",
     [
@@ -416,6 +423,17 @@ def test_an_engine_waits_after_a_file_was_loaded(page):
     assert game.state()["paused"]
     game.post("resume")
     game.until(lambda state: len(state["moves"]) == 2)
+
+
+def test_a_network_searches_after_its_analysis_was_stopped(page):
+    game = page.start(white=NETWORK, analysis=LONG)
+    game.post("load", sgf="(;GM[1]SZ[9]KM[7];B[ee])")
+    game.until(lambda state: state["thinking"] == "analysis")
+    game.post("stop")
+    game.until(lambda state: not state["thinking"])
+    game.post("resume")
+    game.until(lambda state: len(state["moves"]) == 2)
+    assert page.http.get(game.path).json()["analysis"]["simulations"] > 1
 
 
 @needs_gnugo

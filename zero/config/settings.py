@@ -14,11 +14,14 @@
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 STATE_FOLDER = ".zero"
 STORE_OFF = "off"
 PROGRESS_OFF = "off"
+START_FIELD = 19
+"""Place of the start time in /proc/PID/stat, after the name."""
 
 
 class Settings:
@@ -46,12 +49,35 @@ def home_dir(start: Path | None = None) -> Path:
 
 
 def servers(home: Path) -> dict[str, str]:
-    """Addresses of this machine's servers by name, as `make up` wrote them."""
+    """Addresses of this project's servers by name, as `make up` wrote them; empty after a restart or in a copy."""
     try:
-        addresses: dict[str, str] = json.loads((home / STATE_FOLDER / "servers.json").read_text())
+        content = json.loads((home / STATE_FOLDER / "servers.json").read_text())
     except (OSError, ValueError):
         return {}
-    return {name: addresses[name] for name in ("web", "prefect", "mlflow") if name in addresses}
+    if not isinstance(content, dict) or not is_place_of(content.get("place", ""), home):
+        return {}
+    return {name: content[name] for name in ("web", "prefect", "mlflow") if name in content}
+
+
+def place_of(home: Path) -> str:
+    """The project's folder and the last start of this machine or container.
+
+    After a restart, or in a copy of the folder, numbers of processes and ports mean something else.
+    """
+    return f"{_last_start()}:{home.resolve()}"
+
+
+def is_place_of(place: str, home: Path) -> bool:
+    """True if `place_of` gave this for the project since the last start, also if its folder was moved; or if empty."""
+    start, _, folder = place.partition(":")
+    return not place or (start == _last_start() and (Path(folder) == home.resolve() or not Path(folder).exists()))
+
+
+def _last_start() -> str:
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/1/stat').read_text().rpartition(')')[2].split()[START_FIELD]}"
+    return ""
 
 
 def tracking_uri(home: Path) -> str:

@@ -144,15 +144,14 @@ def _versions(server: Any, uri: str, model: str) -> tuple[FoundVersion, ...]:
 
 
 def _weights_digest(server: Any, source: str, uri: str, scratch: Path) -> str | None:
-    """SHA-256 of the weights of a logged model; None if they cannot be downloaded.
-
-    The download uses the location of the model: with `models:/...` the library would open a local database.
-    """
+    """SHA-256 of the weights of a logged model; None if they cannot be downloaded."""
     import mlflow.artifacts
     from mlflow.exceptions import MlflowException
 
+    from zero.tracking.client import artifact_location
+
     try:
-        location = server.get_logged_model(source.removeprefix("models:/")).artifact_location
+        location = artifact_location(server, source)
         found = mlflow.artifacts.download_artifacts(
             f"{location}/{WEIGHTS_PATH}", dst_path=str(scratch), tracking_uri=uri
         )

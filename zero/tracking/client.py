@@ -253,13 +253,20 @@ def model_weights(uri: str, name: str, alias: str | None, version: str | None) -
         wanted = f"alias {alias}" if alias else f"version {version}"
         raise LineageError(f"MLflow at {uri} has no model {name} with {wanted}; its page `Models` lists the models")
     with tempfile.TemporaryDirectory() as folder:
-        mlflow.artifacts.download_artifacts(artifact_uri=found.source, dst_path=folder, tracking_uri=uri)
+        location = artifact_location(client, found.source)
+        mlflow.artifacts.download_artifacts(artifact_uri=location, dst_path=folder, tracking_uri=uri)
         path = next(Path(folder).rglob("*.safetensors"), None)
         if path is None:
             raise ServerError(
                 f"MLflow at {uri}: version {found.version} of {name} has no weight file; give another version"
             )
         return path.read_bytes()
+
+
+def artifact_location(client: Any, source: str) -> str:
+    """Where the files of a model version are: for the source `models:/m-...` MLflow would open a local database."""
+    model = source.removeprefix("models:/")
+    return str(client.get_logged_model(model).artifact_location) if model != source else source
 
 
 @contextlib.contextmanager

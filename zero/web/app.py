@@ -4,6 +4,7 @@ The start does not import the kernels; the first request for recorded games and 
 by OpenVINO, which needs no torch.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -53,11 +54,13 @@ class RecordRoutes:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._router: Router | None = None
+        self._lock = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles a request."""
-        if self._router is None:
-            self._router = await run_in_threadpool(self._new_router)
+        async with self._lock:
+            if self._router is None:
+                self._router = await run_in_threadpool(self._new_router)
         await self._router(scope, receive, send)
 
     def _new_router(self) -> Router:

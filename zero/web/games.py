@@ -68,6 +68,8 @@ class StoredGame(NamedTuple):
     game: GameParams
     threshold: float | None = None
     """Resignation threshold of its generation; None in a match and without resignation."""
+    root: str | None = None
+    """Root rule of its searches. With `gumbel` the recorded counts are an improved policy. None in a match."""
     fault: str = ""
     """Why a player forfeited a match's game."""
 
@@ -171,6 +173,7 @@ class RecordedGames:
             "moves": [*_moves(rules, record, row.kind != "match")],
             "ownership": record.ownership.tolist() if record.ownership.any() else None,
             "resign_threshold": recorded.threshold,
+            "root": recorded.root,
             "fault": recorded.fault,
             "tag": None if row.kind == "match" else generation_tag(row.lineage, row.generation),
             "networks": {
@@ -219,7 +222,7 @@ class RecordedGames:
             record = game_record(read_records(data, f"{row.path} of {generation.tag}"), row.shard_row)
             metrics = generation.selfplay_metrics if row.kind == "selfplay" else None
             threshold = metrics.resignation.used.threshold if metrics and metrics.resignation else None
-        return StoredGame(record, rules_of(params.game), params.game, threshold)
+        return StoredGame(record, rules_of(params.game), params.game, threshold, params.search.root)
 
 
 def _moves(rules: Rules, record: GameRecord, has_searches: bool) -> Iterator[dict[str, Any]]:

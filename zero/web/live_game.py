@@ -229,6 +229,7 @@ class LiveGame:
         """Lets the engine to move play again, after an error, an undo or a loaded file."""
         with self._changed:
             self._is_paused, self._error = False, ""
+            self._stopped = -1  # else the next search of this position would end at once
             self._publish()
 
     def resign(self) -> None:
@@ -269,7 +270,7 @@ class LiveGame:
         Raises:
           ZeroError: the file cannot be read, is of another game or board, or has an illegal move.
         """
-        loaded, rules = read_sgf(text), self._rules
+        loaded, rules = read_sgf(text), rules_of(self._game)
         if (loaded.game, loaded.rows, loaded.columns) != (rules.game, rules.rows, rules.columns):
             raise ZeroError(
                 f"the file has a game of {TRAITS[loaded.game].title} {loaded.rows}×{loaded.columns}, this is "

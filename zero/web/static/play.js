@@ -131,7 +131,7 @@ function form(root, boards, position) {
   async function submit(event) {
     event.preventDefault();
     const game = { ...chosen().game };
-    if (game.komi !== undefined) game.komi = Number(komi.value);
+    if (game.komi !== undefined && komi.value !== "") game.komi = Number(komi.value);
     const seconds = isTimed() ? Number(amount.value) : null;
     start.disabled = true;
     start.textContent = "Starting …";

@@ -34,6 +34,8 @@ class Replay {
     this.positions = positionsOf(data);
     const { game, board } = data;
     this.searched = game.kind !== "match"; // a match records moves only
+    this.hasVisits = data.root !== "gumbel"; // else the recorded numbers are an improved policy, in units of its sum
+    this.bestMove = this.hasVisits ? "most visited move" : "best move of the search";
     const list = `#/games?lineage=${encodeURIComponent(game.lineage)}${this.searched ? `&generation=${game.generation}` : ""}&kind=${game.kind}`;
     const boardBox = el("div", { class: "replay-board" });
     this.board = new Board(boardBox, board, { name: "The position of the game" });
@@ -46,7 +48,7 @@ class Replay {
     this.caption = el("p", { class: "replay-caption", role: "status" });
     this.values = el("div", {});
     this.overlay = el("select", { onchange: () => this.draw() },
-      el("option", { value: "visits" }, "visits of the search"),
+      el("option", { value: "visits" }, this.hasVisits ? "visits of the search" : "policy after the search"),
       el("option", { value: "none" }, "nothing"),
     );
     this.continued = el("a", { class: "button" }, "Continue from here");
@@ -76,7 +78,7 @@ class Replay {
             el("h2", {}, "Search in this position"),
             el("div", { class: "scroll" },
               el("table", { class: "data" },
-                el("thead", {}, el("tr", {}, ["move", "visits", "share"].map((title, at) => el("th", { scope: "col", class: at ? "num" : null }, title)))),
+                el("thead", {}, el("tr", {}, ["move", this.hasVisits && "visits", this.hasVisits ? "share" : "policy"].filter(Boolean).map((title, at) => el("th", { scope: "col", class: at ? "num" : null }, title)))),
                 this.table,
               ),
             ),
@@ -182,7 +184,7 @@ class Replay {
     }
     const rows = [
       ["root of the search", next.value_black, next.value],
-      ["most visited move", next.best_value_black, next.best_value],
+      [this.bestMove, next.best_value_black, next.best_value],
     ];
     const heading = (text) => el("th", { scope: "col", class: "num" }, text);
     const head = el("tr", {}, el("td", {}), heading("for Black"), heading(`for ${COLOURS[next.colour]}, to move`));
@@ -202,11 +204,11 @@ class Replay {
     const cells = rows.map(([action, count]) =>
       el("tr", { class: action === next.action ? "played" : null },
         el("td", {}, names[action], action === next.action && el("span", { class: "badge" }, "played")),
-        number(total ? String(count) : "–"),
+        this.hasVisits && number(total ? String(count) : "–"),
         number(total ? percent(count / total) : "–"),
       ),
     );
-    const text = next ? "A fast search, which records no visits." : "The game is over: no search.";
+    const text = next ? "A fast search, which is not recorded." : "The game is over: no search.";
     if (!total) cells.push(el("tr", {}, el("td", { colspan: "3", class: "muted" }, text)));
     this.table.replaceChildren(...cells);
   }
@@ -248,7 +250,7 @@ class Replay {
       this.go(Math.round((inside / (CURVE.width - CURVE.left - CURVE.right)) * moves.length));
     });
     const key = el("p", { class: "muted curve-key" },
-      el("span", { class: "key root" }), " root of the search ", el("span", { class: "key best" }), " most visited move; for Black, +1 is a win",
+      el("span", { class: "key root" }), " root of the search ", el("span", { class: "key best" }), ` ${this.bestMove}; for Black, +1 is a win`,
       this.resignsAt >= 0 && `. ▼ the threshold ${signed(this.data.resign_threshold)} would have ended the game`,
     );
     return el("div", {}, curve, key);
