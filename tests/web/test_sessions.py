@@ -431,9 +431,10 @@ def test_a_network_searches_after_its_analysis_was_stopped(page):
     game.until(lambda state: state["thinking"] == "analysis")
     game.post("stop")
     game.until(lambda state: not state["thinking"])
-    game.post("resume")
-    game.until(lambda state: len(state["moves"]) == 2)
-    assert page.http.get(game.path).json()["analysis"]["simulations"] > 1
+    with game.events() as events:
+        game.post("resume")
+        searches = (each.data for each in events if each.topic == "analysis" and "20000" not in each.data["by"])
+        assert next(each for each in searches if each["done"])["simulations"] >= 40
 
 
 @needs_gnugo
