@@ -14,9 +14,11 @@ from flows.generation import generation
 from zero.config.params import ExecutorKind, preset_text, presets
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import ParamsError
-from zero.record.ledger import read_ledger
+from zero.lineage.workspace import committed_ledger
+from zero.record.ledger import parse_ledger
 from zero.storage.files import write_atomic
 from zero.storage.layout import workspace_dir
+from zero.storage.vcs import git
 
 Architecture = Literal["dual-res", "sep-res", "dual-conv", "sep-conv", "shallow"]
 # Without the additions that the paper does not have.
@@ -47,8 +49,11 @@ def ablation(
     home = home_dir()
     lineages = [make_lineage(home, f"{name}-{architecture}", preset, architecture) for architecture in architectures]
     for lineage in lineages:
-        if read_ledger(workspace_dir(home, lineage))[-1].generation == 0:
+        workspace = workspace_dir(home, lineage)
+        if parse_ledger(committed_ledger(workspace), lineage)[-1].generation == 0:
             generation(lineage, executor)
+        else:  # the run before may have been killed between the commit and its tag
+            run_zero(workspace, "prepare", lineage, listen=get_run_logger().info)
     found = compare(home, lineages, games)
     create_markdown_artifact(
         markdown=comparison_text(found), key=f"{name}-comparison", description="the networks compared"
@@ -59,7 +64,11 @@ def ablation(
 @task(task_run_name="new-{lineage}", cache_policy=NO_CACHE)
 def make_lineage(home: Path, lineage: str, preset: str, architecture: Architecture) -> str:
     """Makes the lineage of an architecture, unless it exists."""
-    if not workspace_dir(home, lineage).exists():
+    if workspace_dir(home, lineage).exists():
+        return lineage
+    if git(home, "for-each-ref", f"refs/heads/lineage/{lineage}").strip():  # killed after the push
+        run_zero(home, "restore", lineage, listen=get_run_logger().info)
+    else:
         tree = with_architecture(yaml.safe_load(parameters_text(home, preset)), architecture)
         params = home / STATE_FOLDER / "ablations" / f"{lineage}.yaml"
         write_atomic(params, yaml.safe_dump(tree, sort_keys=False).encode())

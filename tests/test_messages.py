@@ -342,7 +342,7 @@ ELSEWHERE: list[tuple[str, str, str]] = [
         "broken",
         (
             "HOME/broken/.zero/workspaces/empty/record/ledger.jsonl is empty; restore it with `git "
-            "checkout HEAD -- HOME/broken/.zero/workspaces/empty/record/ledger.jsonl`"
+            "-C HOME/broken/.zero/workspaces/empty/record checkout HEAD -- ledger.jsonl`"
         ),
     ),
     (
@@ -350,8 +350,7 @@ ELSEWHERE: list[tuple[str, str, str]] = [
         "broken",
         (
             "HOME/broken/.zero/workspaces/cut/record/ledger.jsonl, line 1 is not a ledger entry; "
-            "restore it with `git checkout HEAD -- "
-            "HOME/broken/.zero/workspaces/cut/record/ledger.jsonl`"
+            "restore it with `git -C HOME/broken/.zero/workspaces/cut/record checkout HEAD -- ledger.jsonl`"
         ),
     ),
 ]

@@ -76,6 +76,16 @@ def test_the_next_repro_plays_quarantined_games_again(workspace):
     assert len(list(aside.glob("*.dir"))) == 1
 
 
+def test_the_listing_of_a_committed_output_stays_in_the_cache(workspace):
+    """An audit plays recorded games again in a clone that shares the project's cache."""
+    git(workspace, "add", "--all")
+    git(workspace, "commit", "--quiet", "-m", "generation")
+    before = sorted((workspace / ".dvc/cache").rglob("*.dir"))
+    quarantine_games(workspace, "data/games", shard_of(workspace), "they are a test", None)
+    assert sorted((workspace / ".dvc/cache").rglob("*.dir")) == before != []
+    assert has_missing_shards(workspace, "data/games")
+
+
 def test_a_second_quarantine_of_a_missing_shard_keeps_the_first_copy(workspace):
     ref = shard_of(workspace)
     for reason in ("one game is bad", "another game is bad"):

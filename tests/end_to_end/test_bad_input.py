@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.lineages import Lineage, copy_of
-from tests.end_to_end.project import git, zero, zero_in_turn
+from tests.end_to_end.project import git, run, zero, zero_in_turn
 from zero.errors import LineageError
 from zero.lineage.workspace import writer_lock
 from zero.storage.store import REASON_SUFFIX
@@ -116,6 +116,20 @@ def test_a_workspace_behind_the_project_has_diverged(home: Path, tmp_path: Path)
 def test_another_branch_in_the_workspace_is_refused(home: Path) -> None:
     git(workspace_of(home), "checkout", "--quiet", "-b", "experiment")
     assert "is on branch experiment" in refused(home, "prepare", "tiny")
+
+
+def test_a_history_that_a_fast_forward_replaced_is_refused(home: Path) -> None:
+    workspace = workspace_of(home)
+    git(workspace, "checkout", "--quiet", "-b", "other", "HEAD~1")
+    git(workspace, "commit", "--quiet", "--allow-empty", "-m", "newer code")
+    git(workspace, "merge", "--quiet", "--no-edit", "lineage/tiny")
+    git(workspace, "checkout", "--quiet", "lineage/tiny")
+    git(workspace, "merge", "--quiet", "other")
+    message = refused(home, "prepare", "tiny")
+    assert "became that of another branch by a fast-forward merge" in message
+    run(["bash", "-c", message.split("(`")[1].split("`)")[0]], home)
+    git(workspace, "merge", "--quiet", "--no-ff", "--no-edit", "other")
+    zero(home, "prepare", "tiny")
 
 
 def test_a_second_writer_is_refused(begun: Lineage) -> None:
@@ -228,6 +242,12 @@ def test_a_lost_workspace_is_restored_from_its_branch_even_if_the_project_was_mo
     assert git(workspace_of(home), "status", "--porcelain") == ""
     assert config.read_text() == before
     assert dvc(workspace_of(home), "config", "remote.record.url").strip() == f"{home}/.zero/dvc-cache"
+
+
+def test_checkout_names_the_data_that_is_missing(home: Path) -> None:
+    shutil.rmtree(home / ".zero/dvc-cache")
+    shown = zero(home, "checkout", "tiny/gen-0000", "copy").stdout
+    assert "without state/champion, state/replay, state/trainee, which this machine lacks; `dvc pull` there" in shown
 
 
 def test_checkout_puts_the_clone_below_the_folder_it_is_typed_in(home: Path) -> None:

@@ -10,12 +10,15 @@ import pytest
 from tests.audit.record import Record
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import dvc, edit_params, git, killed, run, zero
+from zero.lineage.rollback import rollback as roll_back
+from zero.lineage.workspace import writer_lock
 from zero.record.costs import read_note
 from zero.record.ledger import line_digest, read_ledger
 from zero.record.provenance import read_envelope, signed_by
 from zero.storage.files import read_manifest, sha256_bytes
 from zero.storage.layout import GENERATION_FILE, KEY_FILE, PROVENANCE_FILE
 from zero.storage.manifests import Champion, Checkpoint, GameSet, GenerationId, Window
+from zero.storage.vcs import dvc as run_dvc
 
 DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
 ROLLBACK, BRANCH = ("rollback", "tiny", "tiny/gen-0001"), ("branch", "tiny", "tiny/gen-0001", "kid")
@@ -107,6 +110,19 @@ def test_restoring_a_workspace_keeps_the_cost_note_of_the_newest_generation(reco
     zero(copy.home, "restore", "tiny")
     zero(copy.home, "prepare", "tiny")
     assert read_note(copy.home, "tiny", "tiny/gen-0002") == before
+
+
+def test_restoring_a_workspace_in_a_clone_of_the_project_fetches_the_cost_notes(
+    recorded: Lineage, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", str(recorded.home), str(clone))
+    git(clone, "branch", "lineage/tiny", "origin/lineage/tiny")
+    zero(clone, "restore", "tiny")
+    workspace = clone / ".zero/workspaces/tiny"
+    assert (
+        read_note(workspace, "tiny", "tiny/gen-0002") == read_note(recorded.home, "tiny", "tiny/gen-0002") is not None
+    )
 
 
 def test_the_remedy_for_a_wrong_state_works_after_a_rollback(uninterrupted: Uninterrupted, tmp_path: Path) -> None:
@@ -212,6 +228,22 @@ def test_a_dirty_workspace_is_not_rolled_back(lineage: Lineage) -> None:
     path.write_text(path.read_text() + "\n")
     done = zero(lineage.home, "rollback", "tiny", "tiny/gen-0001", check=False)
     assert done.returncode == 1 and "is dirty: params.yaml is not committed" in done.stderr
+
+
+def test_a_file_that_changes_during_a_rollback_is_not_committed(
+    lineage: Lineage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = lineage.workspace / "params.yaml"
+
+    def edited(folder: Path, *arguments: str) -> str:
+        path.write_text(path.read_text() + "\n")
+        return run_dvc(folder, *arguments)
+
+    monkeypatch.setattr("zero.lineage.rollback.dvc", edited)
+    with writer_lock(lineage.workspace):
+        roll_back(lineage.home, lineage.workspace, "tiny/gen-0001")
+    assert "params.yaml" not in git(lineage.workspace, "show", "--name-only", "--format=", "HEAD").split()
+    assert " M params.yaml" in git(lineage.workspace, "status", "--porcelain").splitlines()
 
 
 def test_a_network_of_other_parameters_is_not_restored_and_nothing_is_changed(lineage: Lineage) -> None:

@@ -1,5 +1,6 @@
 """The flow of an ablation on real servers: two architectures of the `smoke` preset, and the same run again."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import yaml
 
 from flows.ablation import parameters_text, with_architecture
+from tests.end_to_end.project import git
 from tests.flows.test_generation import RUN, artifacts, last_run
 from tests.infra.servers import Servers
 from zero.config.params import load_params, preset_text, presets
@@ -22,12 +24,16 @@ WORDS = (
 
 @pytest.fixture(scope="module")
 def runs(servers: Servers) -> list[dict[str, Any]]:
-    """Two runs of the flow."""
-    found = []
-    for _ in range(2):
-        servers.typed(*WORDS)
-        found.append(last_run(servers, "zero-ablation"))
-    return found
+    """Two runs of the flow. The second finds one lineage as a killed `zero new`, the other as a killed push left it."""
+    servers.typed(*WORDS)
+    found = [last_run(servers, "zero-ablation")]
+    shutil.rmtree(workspace_dir(servers.home, "arch-sep-conv"))
+    start = git(servers.home, "rev-parse", "arch-shallow/gen-0000").strip()
+    git(servers.home, "update-ref", "refs/heads/lineage/arch-shallow", start)
+    for folder in (servers.home, workspace_dir(servers.home, "arch-shallow")):
+        git(folder, "tag", "--delete", "arch-shallow/gen-0001")
+    servers.typed(*WORDS)
+    return [*found, last_run(servers, "zero-ablation")]
 
 
 def test_each_architecture_has_one_generation(servers: Servers, runs: list[dict[str, Any]]) -> None:

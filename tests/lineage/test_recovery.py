@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import zero.lineage.recovery
 from tests.end_to_end.project import git
+from zero.errors import LineageError
 from zero.lineage.recovery import recover_from_crash
 
 LOCK = """schema: '2.0'
@@ -58,6 +60,23 @@ def test_a_lock_that_a_killed_git_left_is_removed(workspace: Path, name: str) ->
     lock = workspace / ".git" / f"{name}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.touch()
+    recover_from_crash(workspace, "go9")
+    assert not lock.exists()
+
+
+def test_a_commit_whose_editor_is_open_keeps_its_lock(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zero.lineage.recovery, "RUNNING_GIT_SECONDS", 0.1)
+    (workspace / "dvc.lock").write_text(LOCK + "# edited\n")
+    lock = workspace / ".git/index.lock"
+    command = ["git", "-c", "core.editor=sleep 300 #", "commit", "--all"]
+    with subprocess.Popen(command, cwd=workspace, start_new_session=True, stdin=subprocess.DEVNULL) as editing:
+        while not lock.exists():
+            assert editing.poll() is None
+            time.sleep(0.01)
+        with pytest.raises(LineageError, match=r"git is running in .* and holds .*index.lock; wait for it, or close"):
+            recover_from_crash(workspace, "go9")
+        assert lock.exists()
+        os.killpg(editing.pid, signal.SIGKILL)
     recover_from_crash(workspace, "go9")
     assert not lock.exists()
 

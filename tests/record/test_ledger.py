@@ -139,7 +139,9 @@ def test_a_tampered_ledger_is_refused_at_the_line(change):
     lines = ledger().splitlines(keepends=True)
     altered = alter(lines)
     assert altered != lines
-    with pytest.raises(LineageError, match=rf"^ledger, line {line} .*; restore it with `git checkout HEAD -- ledger`$"):
+    with pytest.raises(
+        LineageError, match=rf"^ledger, line {line} .*; restore it with `git -C \. checkout HEAD -- ledger`$"
+    ):
         parse_ledger("".join(altered), "ledger")
 
 

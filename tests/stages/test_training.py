@@ -152,6 +152,18 @@ def test_a_corrupt_checkpoint_is_ignored(tmp_path):
     assert outs(folder) == uninterrupted
 
 
+@pytest.mark.parametrize("name", ["lock_file_digest", "execution_profile"])
+def test_a_checkpoint_of_other_libraries_or_another_machine_is_ignored(tmp_path, monkeypatch, name):
+    folder = workspace(tmp_path / "killed", made_params())
+    with monkeypatch.context() as elsewhere, pytest.raises(KilledError):
+        elsewhere.setattr(f"zero.stages.training.{name}", lambda *_: "other")
+        run(folder, kill_at(6))
+    assert len(leftovers(folder)) == 1
+    steps: list[int] = []
+    run(folder, lambda done, total: steps.append(done))
+    assert steps[0] == 1
+
+
 def test_a_checkpoint_of_other_parameters_is_ignored(tmp_path):
     params = made_params(weight_decay=0.01)
     uninterrupted = trained(tmp_path / "uninterrupted", params)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.project import git as run_git
+from zero.errors import LineageError
 from zero.storage.layout import DVC_CACHE_DIR
 from zero.storage.vcs import WITHOUT_USERS_IGNORES, configure_dvc, dvc_cache_dir, git
 
@@ -52,3 +53,14 @@ def test_the_cache_of_a_project_at_any_path(tmp_path: Path, name: str) -> None:
     (clone / ".dvc/config").touch()
     configure_dvc(clone, home)
     assert dvc_cache_dir(clone) == home / DVC_CACHE_DIR
+
+
+def test_the_reason_of_a_refused_push_is_shown(tmp_path: Path) -> None:
+    project, clone = tmp_path / "project", tmp_path / "clone"
+    project.mkdir()
+    git(project, "init", "--quiet", "--initial-branch=main")
+    git(project, "commit", "--quiet", "--allow-empty", "-m", "first")
+    git(tmp_path, "clone", "--quiet", str(project), str(clone))
+    git(clone, "commit", "--quiet", "--allow-empty", "-m", "second")
+    with pytest.raises(LineageError, match=r"! \[remote rejected\] main -> main \(branch is currently checked out\)$"):
+        git(clone, "push", "--quiet", "origin", "main")

@@ -231,10 +231,13 @@ def checkout(
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
 ) -> None:
     """Clones a generation with its data into a new folder, to inspect it or to run `dvc repro` there."""
-    from zero.lineage.workspace import checkout_generation
+    from zero.lineage.workspace import checkout_generation, missing_data
 
     checkout_generation(home_dir(), tag, folder.resolve())
-    typer.echo(f"{tag} is in {folder}; `cd {folder} && dvc repro` reports that nothing has changed")
+    if missing := missing_data(folder.resolve()):
+        typer.echo(f"{tag} is in {folder} without {', '.join(missing)}, which this machine lacks; `dvc pull` there")
+    else:
+        typer.echo(f"{tag} is in {folder}; `cd {folder} && dvc repro` reports that nothing has changed")
 
 
 @app.command(rich_help_panel=LINEAGES)

@@ -19,7 +19,7 @@ from zero.storage.files import read_manifest, write_atomic
 from zero.storage.layout import DVC_LOCK, QUARANTINE_DIR
 from zero.storage.manifests import GameSet, ShardRef
 from zero.storage.store import REASON_SUFFIX, Store
-from zero.storage.vcs import dvc
+from zero.storage.vcs import dvc, git
 
 
 def quarantine_games(folder: Path, games_dir: str, ref: ShardRef, reason: str, store: Store | None) -> None:
@@ -43,6 +43,7 @@ def quarantine_games(folder: Path, games_dir: str, ref: ShardRef, reason: str, s
     if store is not None:
         store.quarantine_shard(ref.key, reason)
     # Only the list of the files: the other shards stay in the cache, and DVC recognises them when it saves the output.
+    # Not that of a recorded generation, which an audit plays again: the project shares the cache.
     if listing := _cached_listing(folder, games_dir):
         _move(listing, folder / QUARANTINE_DIR / listing.name)
 
@@ -59,16 +60,27 @@ def has_missing_shards(folder: Path, games_dir: str) -> bool:
 def _cached_listing(folder: Path, out: str) -> Path | None:
     """Path of DVC's list of the files of an output, in its cache; without that list DVC runs the stage.
 
-    None if DVC has not recorded the output, or is not installed: then it cannot restore anything.
+    None if DVC has not recorded the output, or is not installed: then it cannot restore anything. Also None if the
+    output is committed.
     """
     try:
         lock: Any = yaml.safe_load((folder / DVC_LOCK).read_bytes())
         outs = [entry for stage in lock["stages"].values() for entry in stage.get("outs", [])]
         digest = next(str(entry["md5"]) for entry in outs if entry["path"] == out)
+        if digest in _committed_lock(folder):
+            return None
         cache = Path(dvc(folder, "cache", "dir").strip())
     except (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, StopIteration, LineageError):
         return None
     return cache / "files" / "md5" / digest[:2] / digest[2:]
+
+
+def _committed_lock(folder: Path) -> str:
+    """Text of `dvc.lock` at HEAD; empty if there is none, as in the first generation."""
+    try:
+        return git(folder, "show", f"HEAD:{DVC_LOCK}")
+    except LineageError:
+        return ""
 
 
 def _move(source: Path, target: Path) -> None:

@@ -17,11 +17,14 @@ from pathlib import Path
 import psutil
 import yaml
 
+from zero.errors import LineageError
 from zero.storage.layout import DVC_LOCK
 from zero.storage.vcs import dvc_cache_dir, git
 
 STALE_LOCK_SECONDS = 2.0
 """Seconds after which a lock is stale: a git whose parent was killed may still run for a moment."""
+RUNNING_GIT_SECONDS = 20.0
+"""Seconds more that a running git is waited for."""
 STALE_RUN_SECONDS = 10.0
 """Seconds after which an unfinished entry of DVC's run cache is stale. Another lineage's DVC may be writing it, which
 takes milliseconds."""
@@ -33,14 +36,22 @@ log = logging.getLogger(__name__)
 
 
 def recover_from_crash(workspace: Path, lineage: str) -> None:
-    """Removes stale files from a workspace; from the project stale locks of its lineage and unfinished runs of DVC."""
+    """Removes stale files from a workspace; from the project stale locks of its lineage and unfinished runs of DVC.
+
+    Raises:
+      LineageError: a git command runs in the workspace, such as a `git commit` whose editor is open.
+    """
     locks = [*_workspace_locks(workspace), *_project_locks(workspace, lineage)]
     deadline = time.monotonic() + STALE_LOCK_SECONDS
-    # A running git removes its lock itself; what is left after this wait has no owner.
-    while any(path.exists() for path in locks) and time.monotonic() < deadline:
+    # A running git removes its lock itself, unless it waits for an editor.
+    while any(path.exists() for path in locks) and time.monotonic() < deadline + RUNNING_GIT_SECONDS:
+        if time.monotonic() > deadline and not _git_runs_in(workspace):
+            break
         time.sleep(POLL_SECONDS)
     for path in locks:
         if path.exists():
+            if _git_runs_in(workspace):
+                raise LineageError(f"git is running in {workspace} and holds {path}; wait for it, or close its editor")
             log.warning("removed %s, a stale lock of a killed git", path)
             path.unlink(missing_ok=True)
     remove_drafts(workspace)
@@ -159,6 +170,14 @@ def _works_in(pid: int, folder: Path) -> bool:
         return False
     except psutil.AccessDenied:  # another user's; it may be one that works here
         return True
+
+
+def _git_runs_in(folder: Path) -> bool:
+    found = (process.info for process in psutil.process_iter(["name", "cwd"]))  # no folder if it is another user's
+    return any(
+        str(each["name"]).startswith("git") and each["cwd"] and Path(each["cwd"]).is_relative_to(folder.resolve())
+        for each in found
+    )
 
 
 def _is_complete(text: bytes) -> bool:

@@ -17,6 +17,7 @@ from zero.config.params import load_params, params_digest
 from zero.errors import LineageError
 from zero.lineage.registry import Advanced, advanced, commit_record, finish, roll_forward
 from zero.lineage.workspace import (
+    STAGE_FILES,
     check_name,
     check_state_folder,
     check_workspace,
@@ -96,7 +97,9 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
             shutil.copyfile(Path(scratch) / "source" / f"{out}.dvc", workspace / f"{out}.dvc")
     dvc(workspace, "checkout", "--quiet", "--force", *STATE_DIRS)
     entry = _write_record(workspace, "rollback", head.lineage, head.generation + 1, restored, head, text)
-    commit_record(workspace, f"{head.lineage}: generation {entry.generation}, rolled back to {tag}")
+    # Only what a rollback changes: another file may have changed after the check of the workspace.
+    changed = git(workspace, "ls-tree", "--name-only", "HEAD", "--", *STAGE_FILES, "state", "record").split()
+    commit_record(workspace, f"{head.lineage}: generation {entry.generation}, rolled back to {tag}", *changed)
     return advanced(workspace, entry, entry)
 
 

@@ -27,7 +27,9 @@ from zero.record.ledger import FIRST_PREVIOUS, NAME_PATTERN, append_entry, gener
 from zero.storage.files import file_ref, locked, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import (
     CHAMPION_DIR,
+    DATA_DIRS,
     DVC_CACHE_DIR,
+    DVC_LOCK,
     GENERATION_FILE,
     LEDGER_FILE,
     OPTIMIZER_FILE,
@@ -74,6 +76,12 @@ def check_workspace(workspace: Path) -> None:
         raise LineageError(
             f"{workspace} is on {f'branch {branch}' if branch else 'no branch'}; "
             f"switch back with `git -C {workspace} checkout lineage/{lineage}`"
+        )
+    newest = ("rev-list", "--max-count=1", "HEAD", "--", LEDGER_FILE)
+    if git(workspace, *newest) != git(workspace, newest[0], "--first-parent", *newest[1:]):
+        raise LineageError(
+            f"the history of {workspace} became that of another branch by a fast-forward merge; undo it (`git -C "
+            f"{workspace} reset --hard ORIG_HEAD`) and merge with --no-ff"
         )
     for line in git(workspace, "status", "--porcelain", "--untracked-files=all").splitlines():
         # git quotes paths with unusual characters.
@@ -330,6 +338,7 @@ def restore_lineage(home: Path, lineage: str) -> Path:
     check_state_folder(home, target)
     with new_folder(target) as building:
         git(home, "clone", "--quiet", "--branch", f"lineage/{lineage}", str(home), str(building))
+        fetch_notes(home, lineage)  # of a project that is itself a clone
         fetch_notes(building, lineage)
         configure_dvc(building, home)
         dvc(building, "pull", "--quiet", "--allow-missing")
@@ -360,6 +369,15 @@ def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] 
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
+
+
+def missing_data(clone: Path) -> list[str]:
+    """Paths that DVC tracks in a clone and that are not there, because their data is not on this machine."""
+    lock = clone / DVC_LOCK
+    text = lock.read_text() if lock.exists() else ""
+    tracked = [line.removesuffix(".dvc") for line in git(clone, "ls-files", "*.dvc").splitlines()]
+    tracked += [path for path in DATA_DIRS if f"path: {path}\n" in text]
+    return [path for path in tracked if not (clone / path).exists()]
 
 
 def _write_first_state(folder: Path, lineage: str, params: Params, progress: Progress | None) -> None:

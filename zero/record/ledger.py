@@ -109,7 +109,8 @@ def last_line_digest(text: str) -> str:
 def _restore(source: str) -> str:
     if source.endswith(f":{LEDGER_FILE}"):  # at a tag, which no checkout changes
         return "`zero audit` reports more"
-    return f"restore it with `git checkout HEAD -- {source}`"
+    path = Path(source)
+    return f"restore it with `git -C {path.parent} checkout HEAD -- {path.name}`"
 
 
 NAME_PATTERN = re.compile(r"^[a-z][a-z0-9-]{0,39}$")

@@ -1,7 +1,8 @@
 """Training checkpoints: the state from which an interrupted training continues. They are not outputs of the stage.
 
-A checkpoint is stored in `<workspace>/.zero/training-<key>/`, which neither git nor DVC tracks. The key is the training
-input digest, so a checkpoint is never used for another training. It is removed when the training is finished.
+A checkpoint is stored in `<workspace>/.zero/training-<key>/`, which neither git nor DVC tracks. The key is a digest
+of all that the weights depend on, so a checkpoint is never used for another training, nor with other library versions
+or on another kind of CPU. It is removed when the training is finished.
 """
 
 import logging
@@ -48,7 +49,7 @@ class TrainingCheckpoint(NamedTuple):
 
 
 def checkpoint_dir(folder: Path, key: str) -> Path:
-    """Folder of a training's checkpoint in a workspace; `key` is the training input digest."""
+    """Folder of a training's checkpoint in a workspace; `key` is a digest of all that its weights depend on."""
     return folder / CHECKPOINT_ROOT / f"{PREFIX}{key[:16]}"
 
 

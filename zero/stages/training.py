@@ -24,7 +24,7 @@ from zero.network.data_parallel import Peers, Progress, run_data_parallel
 from zero.network.gpu_lock import lock_visible_gpus
 from zero.network.health import Health, health_of
 from zero.network.learner import Learner, StepResult
-from zero.network.profile import flush_denormals, prepare_torch
+from zero.network.profile import execution_profile, flush_denormals, prepare_torch
 from zero.network.weights import load_network
 from zero.stages.checkpoints import (
     TrainingCheckpoint,
@@ -34,7 +34,7 @@ from zero.stages.checkpoints import (
     remove_checkpoints,
     save_checkpoint,
 )
-from zero.stages.spec import training_origin
+from zero.stages.spec import lock_file_digest, training_origin
 from zero.storage.files import (
     canonical_json,
     checked_path,
@@ -192,6 +192,13 @@ def curve_text(curve: Sequence[StepResult]) -> str:
     return "\n".join([",".join(StepResult._fields), *lines]) + "\n"
 
 
+def _checkpoint_key(params: Params, origin: Origin) -> str:
+    """Digest of all that the weights depend on: code, parameters and inputs, library versions, and the machine."""
+    profile = execution_profile(params.profile)
+    key = {"origin": origin.model_dump(mode="json"), "lock_file": lock_file_digest(), "profile": profile}
+    return sha256_bytes(canonical_json(key))
+
+
 def train(
     folder: Path,
     params: Params,
@@ -206,7 +213,7 @@ def train(
     Args:
       folder: the workspace.
       params: its parameters.
-      origin: origin of the challenger; its digest names the checkpoints.
+      origin: origin of the challenger.
       trainee: the network and optimiser state to start from.
       window: the games to learn from.
       peers: the processes that train together, or None. Each calls this function; the first one reads the games, and
@@ -218,7 +225,7 @@ def train(
       StorageError: a file is corrupt, or cannot be written.
     """
     training = params.training
-    directory = checkpoint_dir(folder, sha256_bytes(canonical_json(origin)))
+    directory = checkpoint_dir(folder, _checkpoint_key(params, origin))
     first_step, last_step = trainee.step, trainee.step + training.num_steps
     # Each process reads the same files, so all of them start from equal weights.
     start = load_checkpoint(directory) or _trainee_checkpoint(trainee, folder / TRAINEE_DIR)

@@ -12,7 +12,9 @@ TRAINEE_DIR = "state/trainee"
 REPLAY_DIR = "state/replay"
 STATE_DIRS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
 """What a generation starts from. DVC tracks each by a file beside it, such as `state/champion.dvc`."""
-RESTORE_STATE = f"restore it with `git checkout HEAD -- state && dvc checkout --force {' '.join(STATE_DIRS)}`"
+RESTORE_STATE = (
+    f"restore it in the workspace with `git checkout HEAD -- state && dvc checkout --force {' '.join(STATE_DIRS)}`"
+)
 """Remedy in messages. It does not restore `dvc.lock`, because commits of a start, rollback or branch lack that file."""
 PLAYER_DIR = "state/champion/selfplay"
 """The network that plays with `selfplay.overlap`: in the champion's folder, so that DVC tracks both as one output."""

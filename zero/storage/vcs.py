@@ -34,6 +34,8 @@ WITHOUT_USERS_IGNORES = ("-c", "core.excludesFile=/dev/null")
 """Options of git for adding files: a pattern such as `*.csv` in the user's own list would leave out recorded files."""
 PUSH_FAILED = "error: failed to push some refs"
 """The last line of git's output after a failed push; the reason is in an earlier line."""
+PUSH_REJECTED = "! [remote rejected]"
+"""Start of the line with the reason why a repository did not accept a push."""
 OUTER_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
 """Variables that a git hook sets for its own repository. They would redirect our commands to that repository."""
 
@@ -58,7 +60,7 @@ def git(folder: Path, *arguments: str, env: Mapping[str, str] = MappingProxyType
     Raises:
       LineageError: the command failed; the message has the end of its log.
     """
-    return _run(["git", *arguments], folder, env)
+    return _run(["git", *arguments], folder, {"LC_ALL": "C.UTF-8", **env})  # its messages in English
 
 
 def dvc(folder: Path, *arguments: str) -> str:
@@ -97,8 +99,9 @@ def _log_tail(lines: Sequence[str]) -> str:
     """The line of a command's output that most likely has the reason of its failure."""
     written = [line.strip() for line in lines if line.strip()]
     errors = [line for line in written if line.lower().removeprefix("remote: ").startswith(("error", "fatal"))]
+    rejected = [line for line in written if line.startswith(PUSH_REJECTED)]
     reasons = [line for line in errors if not line.startswith(PUSH_FAILED)]
-    return (reasons or errors or written or ["(no output)"])[-1]
+    return (rejected or reasons or errors or written or ["(no output)"])[-1]
 
 
 REMOTE = "record"
