@@ -142,7 +142,7 @@ def test_only_the_newest_earlier_champion_with_a_result_counts(home, monkeypatch
     ledger = read_ledger(home / ".zero/workspaces/tiny")
     others = [ledger[0].model_copy(update={"champion": letter * 64}) for letter in "ef"]
     results = {"e" * 64: (3, 7), "f" * 64: (7, 3)}
-    monkeypatch.setattr(player_choice, "_results_against", lambda home, weights: results)
+    monkeypatch.setattr(player_choice, "_results_against", lambda home, weights, game: results)
     monkeypatch.setattr(player_choice, "champions", lambda ledger: [ledger[-1], *others])
     assert choose(home)[1][0].startswith(f"{CHAMPION} plays: the champion is of generation 1")
     results["e" * 64] = (5, 5)

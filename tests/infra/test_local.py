@@ -19,6 +19,7 @@ from infra.local import REMEDY, choose_port, given_port
 from infra.processes import Home, LocalError
 from tests.end_to_end.project import make_project, run
 from tests.infra.servers import Servers, free_port
+from zero.config.settings import is_place_of
 
 
 @pytest.fixture
@@ -64,6 +65,7 @@ def processes_of(home: Path) -> list[psutil.Process]:
 
 def test_servers_and_pages_are_at_the_addresses_written_down(servers: Servers) -> None:
     addresses = json.loads((servers.home / ".zero/servers.json").read_text())
+    assert is_place_of(addresses.pop("place"), servers.home)
     web = addresses.pop("web")
     assert addresses == {"prefect": servers.prefect, "mlflow": servers.mlflow}
     assert "<title>zero</title>" in answer_of(web + "/")
