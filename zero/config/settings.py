@@ -74,10 +74,12 @@ def is_place_of(place: str, home: Path) -> bool:
 
 
 def _last_start() -> str:
+    found = []
     with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path('/proc/1/stat').read_text().rpartition(')')[2].split()[START_FIELD]}"
-    return ""
+        found.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    with suppress(OSError):  # of the first process; some systems hide it
+        found.append(Path("/proc/1/stat").read_text().rpartition(")")[2].split()[START_FIELD])
+    return " ".join(found)
 
 
 def tracking_uri(home: Path) -> str:
