@@ -18,9 +18,11 @@ from zero.data.validation import Violation
 from zero.errors import StorageError
 from zero.stages import collect
 from zero.stages.collect import MAX_ROUNDS, Collected, collect_games, take_shard
+from zero.stages.inputs import Inputs
 from zero.stages.spec import ShardSpec, plan_shards
 from zero.stages.worker import play_into_store
 from zero.storage.files import checked_path, sha256_bytes
+from zero.storage.manifests import GenerationId
 from zero.storage.store import Store
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
@@ -36,8 +38,9 @@ class Stage(NamedTuple):
 
     def collect(self) -> Collected:
         """Collects the shards, with a worker of this project for missing ones."""
-        origin = made_origin("selfplay", 1)
-        return collect_games(PROJECT_DIR, self.params, self.specs, self.store, origin, self.folder, None)
+        generation = GenerationId(lineage="go9", number=1, resign_threshold=-1.0)
+        inputs = Inputs(PROJECT_DIR, self.params, generation)
+        return collect_games(inputs, self.specs, self.store, made_origin("selfplay", 1), self.folder, None)
 
     def put(self, spec: ShardSpec, data: bytes) -> None:
         """Replaces a shard by other bytes under their own hash."""

@@ -6,12 +6,13 @@ import pytest
 
 from tests.made_games import LINEAGE, made_params, write_games, write_params
 from tests.parameters import selfplay_params
-from zero.config.params import Params, load_params, overlap_of
+from zero.config.params import Params, overlap_of
 from zero.data.records import concatenate, read_records
 from zero.errors import LineageError, StorageError
 from zero.record.metrics import SelfplayMetrics
 from zero.stages import selfplay
-from zero.stages.selfplay import find_player, selfplay_metrics
+from zero.stages.inputs import Inputs, read_inputs
+from zero.stages.selfplay import selfplay_metrics
 from zero.stages.spec import ShardSpec
 from zero.storage.files import canonical_json, file_ref, read_manifest, write_manifest
 from zero.storage.layout import GENERATION_FILE, PLAYER_DIR, SELFPLAY_METRICS
@@ -43,11 +44,11 @@ def read_identity(folder: Path) -> GenerationId:
 
 
 def plan(folder: Path, store: Store) -> list[ShardSpec]:
-    return selfplay.plan(folder, load_params(folder), read_identity(folder), store)
+    return selfplay.plan(read_inputs(folder), store)
 
 
 def plan_next(folder: Path, store: Store) -> list[ShardSpec]:
-    return selfplay.plan_next(folder, load_params(folder), read_identity(folder), store)
+    return selfplay.plan_next(read_inputs(folder), store)
 
 
 @pytest.fixture
@@ -75,7 +76,8 @@ def play_made_games(folder: Path, generation: int, player: str | None) -> Selfpl
 def test_the_champion_plays_without_an_earlier_one_or_without_overlap(workspace: Path, overlap: bool) -> None:
     identity = read_identity(workspace)
     identity = identity.model_copy(update={"player": None}) if overlap else identity
-    assert find_player(workspace, overlapping(overlap), identity) == workspace / "state/champion"
+    inputs = Inputs(workspace, overlapping(overlap), identity)
+    assert inputs.player_dir == workspace / "state/champion"
 
 
 def test_a_player_that_the_state_does_not_name_is_rejected(workspace: Path) -> None:

@@ -18,16 +18,15 @@ import pytest
 
 from tests.made_games import made_params, write_workspace
 from zero.cli.shards import train
-from zero.config.params import load_params
 from zero.errors import LineageError, StorageError
 from zero.stages import remote_training, replay
 from zero.stages.costs import process_costs
+from zero.stages.inputs import read_inputs
 from zero.stages.meter import worker_name
 from zero.stages.remote_training import TrainingSpec, fetch, train_into_store
 from zero.stages.training import run
-from zero.storage.files import canonical_json, read_manifest, sha256_bytes
-from zero.storage.layout import GENERATION_FILE
-from zero.storage.manifests import Checkpoint, GenerationId
+from zero.storage.files import canonical_json, sha256_bytes
+from zero.storage.manifests import Checkpoint
 from zero.storage.store import Store
 
 HOOK = """
@@ -49,15 +48,11 @@ QUERY = """
 import sys
 from pathlib import Path
 import zero.cli.stages
-from zero.storage.store import Store
-from zero.config.params import load_params
+from zero.stages.inputs import read_inputs
 from zero.stages.remote_training import fetch, plan
-from zero.storage.files import read_manifest
-from zero.storage.layout import GENERATION_FILE
-from zero.storage.manifests import GenerationId
+from zero.storage.store import Store
 folder, store = Path(sys.argv[1]), Store(sys.argv[2])
-generation = read_manifest(folder, GenerationId, GENERATION_FILE)
-assert plan(folder, load_params(folder), generation, store, only_missing=True) is None and fetch(folder, store)
+assert plan(read_inputs(folder), store, only_missing=True) is None and fetch(folder, store)
 assert "torch" not in sys.modules
 """
 CHALLENGER = "models/challenger"
@@ -73,8 +68,7 @@ Files = dict[str, bytes]
 
 def plan(folder: Path, store: Store) -> TrainingSpec | None:
     """The training of a workspace; None if the store has its outcome."""
-    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
-    return remote_training.plan(folder, load_params(folder), generation, store, only_missing=True)
+    return remote_training.plan(read_inputs(folder), store, only_missing=True)
 
 
 class Trained(NamedTuple):

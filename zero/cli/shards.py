@@ -9,13 +9,10 @@ import typer
 from pydantic import ValidationError
 
 from zero.cli.app import SHARDS, app
-from zero.config.params import load_params
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import LineageError, ZeroError
 from zero.progress import progress_of
-from zero.storage.files import first_violation, read_manifest
-from zero.storage.layout import GENERATION_FILE
-from zero.storage.manifests import GenerationId
+from zero.storage.files import first_violation
 from zero.storage.store import open_store
 
 
@@ -85,14 +82,15 @@ def plan(
     """Prints the specifications of a stage's shards, or of its training, one JSON object per line."""
     if ahead and stage != "selfplay":
         raise ZeroError(f"{stage} of the next generation cannot be planned yet; `--next` works with selfplay only")
+    from zero.stages.inputs import read_inputs
+
     here = Path.cwd()
-    params = load_params(here)
-    generation = read_manifest(here, GenerationId, GENERATION_FILE)
+    inputs = read_inputs(here)
     if stage == "training":
         from zero.stages.remote_training import plan as plan_training
 
         with open_store(here) as store:
-            if training := plan_training(here, params, generation, store, only_missing=missing):
+            if training := plan_training(inputs, store, only_missing=missing):
                 typer.echo(training.model_dump_json())
         return
     from zero.stages import gating as gating_stage
@@ -101,8 +99,8 @@ def plan(
 
     with open_store(here) as store:
         if ahead:
-            specs = selfplay_stage.plan_next(here, params, generation, store)
+            specs = selfplay_stage.plan_next(inputs, store)
         else:
-            specs = (selfplay_stage if stage == "selfplay" else gating_stage).plan(here, params, generation, store)
+            specs = (selfplay_stage if stage == "selfplay" else gating_stage).plan(inputs, store)
         for spec in missing_shards(specs, store) if missing else specs:
             typer.echo(spec.model_dump_json())

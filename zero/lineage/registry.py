@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from zero.config.params import load_params, params_digest
+from zero.config.params import params_digest
 from zero.config.settings import home_dir
 from zero.errors import LineageError, ZeroError
 from zero.lineage.recovery import recover_from_crash, remove_drafts
@@ -27,8 +27,8 @@ from zero.record.lineages import data_cache
 from zero.record.metrics import following_threshold
 from zero.record.objects import CommittedFiles, GitReader
 from zero.stages.costs import generation_costs
-from zero.stages.selfplay import find_player
-from zero.storage.files import canonical_line, checked_path, link_or_copy, read_manifest, write_atomic, write_manifest
+from zero.stages.inputs import read_inputs
+from zero.storage.files import canonical_line, checked_path, link_or_copy, write_atomic, write_manifest
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
@@ -79,11 +79,10 @@ def prepare(workspace: Path) -> GenerationId:
     if not all((workspace / out / MANIFEST_FILE).exists() for out in STATE_DIRS):
         dvc(workspace, "checkout", "--quiet", *(f"{out}.dvc" for out in STATE_DIRS))
     _check_state(workspace, entry)
-    current = current_generation(workspace)
-    if current.player is not None:
-        player_dir = find_player(workspace, load_params(workspace), current)
-        checked_path(read_manifest(player_dir, Champion).weights, player_dir)
-    return current
+    inputs = read_inputs(workspace)
+    if inputs.generation.player is not None:
+        checked_path(inputs.player.weights, inputs.player_dir)
+    return inputs.generation
 
 
 def advance(workspace: Path, number: int | None = None) -> Advanced:

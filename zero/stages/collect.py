@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from zero.config.params import Params
 from zero.data.records import GameColumns, Limits, concatenate, read_records
 from zero.data.validation import (
     NO_MOVE,
@@ -23,6 +22,7 @@ from zero.errors import StorageError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
 from zero.stages.executor import Progress, play_all
+from zero.stages.inputs import Inputs
 from zero.stages.spec import ShardSpec
 from zero.storage.files import write_atomic, write_manifest
 from zero.storage.manifests import FileRef, GameSet, Origin, ShardRef
@@ -54,10 +54,8 @@ def missing_shards(specs: Sequence[ShardSpec], store: Store) -> list[ShardSpec]:
     return [spec for spec in specs if store.get_shard(spec.key()) is None]
 
 
-def fill_store(
-    folder: Path, params: Params, specs: Sequence[ShardSpec], store: Store, progress: Progress | None
-) -> None:
-    """Plays the shards that the store lacks with the local executor, using the code of the checkout `folder`."""
+def fill_store(inputs: Inputs, specs: Sequence[ShardSpec], store: Store, progress: Progress | None) -> None:
+    """Plays the shards that the store lacks with the local executor, using the code of the workspace."""
     missing = missing_shards(specs, store)
     num_games = sum(spec.num_games for spec in specs)
     played_before = num_games - sum(spec.num_games for spec in missing)
@@ -68,12 +66,11 @@ def fill_store(
 
     if progress:
         progress(played_before, num_games)
-    play_all(folder, params, missing, store.url, report)
+    play_all(inputs.folder, inputs.params, missing, store.url, report)
 
 
 def collect_games(
-    folder: Path,
-    params: Params,
+    inputs: Inputs,
     specs: Sequence[ShardSpec],
     store: Store,
     origin: Origin,
@@ -88,7 +85,7 @@ def collect_games(
     checked: dict[int, CheckedShard] = {}
     reason = ""
     for _ in range(MAX_ROUNDS):
-        fill_store(folder, params, specs, store, progress)
+        fill_store(inputs, specs, store, progress)
         bad = {}
         for index, spec in enumerate(specs):
             if index not in checked:

@@ -10,15 +10,15 @@ from typing import Final
 
 import numpy as np
 
-from zero.config.params import Params, load_params
 from zero.data.records import GameColumns
 from zero.stages.collect import collect_games
 from zero.stages.executor import Progress
-from zero.stages.spec import ShardSpec, origin_of, plan_shards
+from zero.stages.inputs import Inputs, read_inputs
+from zero.stages.spec import ShardSpec, plan_shards
 from zero.statistics import wilson_interval
-from zero.storage.files import checked_path, read_manifest, write_manifest
-from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, GATING_METRICS, GENERATION_FILE, MATCH_DIR
-from zero.storage.manifests import Champion, Checkpoint, Colours, GenerationId, MatchResult, PromotionDecision
+from zero.storage.files import checked_path, write_manifest
+from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, GATING_METRICS, MATCH_DIR
+from zero.storage.manifests import Colours, MatchResult, PromotionDecision
 from zero.storage.store import Store
 
 STAGE: Final = "gating"
@@ -38,19 +38,19 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Promoti
       WorkerError: the process that played a shard died repeatedly.
       ZeroError: this machine cannot play the shards, for example because its code digest differs.
     """
-    params = load_params(folder)
-    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
+    inputs = read_inputs(folder)
+    threshold = inputs.params.gating.threshold
 
-    specs = plan(folder, params, generation, store)
+    specs = plan(inputs, store)
     challenger, champion = specs[0].weights
-    origin = origin_of(STAGE, params, generation, {"challenger": challenger, "champion": champion})
-    collected = collect_games(folder, params, specs, store, origin, folder / MATCH_DIR, progress)
+    origin = inputs.origin(STAGE, {"challenger": challenger, "champion": champion})
+    collected = collect_games(inputs, specs, store, origin, folder / MATCH_DIR, progress)
     match = match_result(collected.games)
     decision = PromotionDecision(
-        lineage=generation.lineage,
-        generation=generation.number,
-        promoted=decide(match, params.gating.threshold),
-        threshold=params.gating.threshold,
+        lineage=inputs.generation.lineage,
+        generation=inputs.generation.number,
+        promoted=decide(match, threshold),
+        threshold=threshold,
         match=match,
         challenger=challenger,
         champion=champion,
@@ -61,19 +61,19 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Promoti
     return decision
 
 
-def plan(folder: Path, params: Params, generation: GenerationId, store: Store) -> list[ShardSpec]:
+def plan(inputs: Inputs, store: Store) -> list[ShardSpec]:
     """Specifications of the match's shards. Uploads the weights of both players to the store for the workers.
 
     Raises:
       StorageError: a player is missing or corrupt.
     """
-    challenger = read_manifest(folder / CHALLENGER_DIR, Checkpoint)
-    champion = read_manifest(folder / CHAMPION_DIR, Champion)
-    weights = (
-        store.put_weights(checked_path(challenger.weights, folder / CHALLENGER_DIR).read_bytes()),
-        store.put_weights(checked_path(champion.weights, folder / CHAMPION_DIR).read_bytes()),
+    files = (
+        checked_path(inputs.challenger.weights, inputs.folder / CHALLENGER_DIR),
+        checked_path(inputs.champion.weights, inputs.folder / CHAMPION_DIR),
     )
-    return plan_shards(params, STAGE, params.gating, generation.number, weights)
+    challenger, champion = (store.put_weights(file.read_bytes()) for file in files)
+    params = inputs.params
+    return plan_shards(params, STAGE, params.gating, inputs.generation.number, (challenger, champion))
 
 
 def decide(match: MatchResult, threshold: float) -> bool:

@@ -16,14 +16,15 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from zero.config.params import PARAMS_FILE, Params, load_params, parse_params
+from zero.config.params import PARAMS_FILE, parse_params
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
 from zero.stages.costs import ProcessCosts, add_process_costs, process_costs, stage_costs
 from zero.stages.executor import Progress
+from zero.stages.inputs import Inputs, read_inputs
 from zero.stages.meter import worker_name
-from zero.stages.spec import check_code, lock_file_digest, training_origin
-from zero.storage.files import canonical_json, locked, read_manifest, remove_other_files, sha256_bytes, write_atomic
+from zero.stages.spec import check_code, lock_file_digest
+from zero.storage.files import canonical_json, locked, remove_other_files, sha256_bytes, write_atomic
 from zero.storage.layout import (
     CHALLENGER_DIR,
     GENERATION_FILE,
@@ -32,7 +33,7 @@ from zero.storage.layout import (
     TRAINING_METRICS,
     WINDOW_DIR,
 )
-from zero.storage.manifests import MANIFEST_FILE, Checkpoint, GenerationId, Manifest, Origin, Sha256
+from zero.storage.manifests import MANIFEST_FILE, Checkpoint, Manifest, Origin, Sha256
 from zero.storage.store import Store
 
 STAGE = "training"
@@ -78,22 +79,18 @@ class FetchedOutcome(NamedTuple):
     costs: tuple[ProcessCosts, ...]
 
 
-def plan(
-    folder: Path, params: Params, generation: GenerationId, store: Store, only_missing: bool = False
-) -> TrainingSpec | None:
+def plan(inputs: Inputs, store: Store, only_missing: bool = False) -> TrainingSpec | None:
     """Specification of a generation's training. Uploads its inputs to the store.
 
     Args:
-      folder: the workspace.
-      params: its parameters.
-      generation: the generation in progress.
+      inputs: the workspace.
       store: where the inputs go.
       only_missing: return None, and upload nothing, if the store has the outcome already.
 
     Raises:
       StorageError: an input is missing or the store does not respond.
     """
-    spec = _spec(folder, params, generation)
+    spec, folder = _spec(inputs), inputs.folder
     if only_missing and _find_outcome(spec, store):
         return None
     paths = [path for name in INPUTS for path in _files_below(folder, name)]
@@ -135,7 +132,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
                 # Under the lock, since another process may be training from these files.
                 for path, target in paths.items():
                     write_atomic(target, _input(spec, path, store))
-                _train(spec, params, store, folder, progress)
+                _train(spec, store, folder, progress)
     _remove_unless_locked(folder)
 
 
@@ -146,40 +143,39 @@ def fetch(folder: Path, store: Store) -> Checkpoint | None:
       ParamsError: `params.yaml` is not valid.
       StorageError: an input is missing or the store does not respond.
     """
-    params = load_params(folder)
-    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
-    outcome = _find_outcome(_spec(folder, params, generation), store)
+    inputs = read_inputs(folder)
+    number = inputs.generation.number
+    outcome = _find_outcome(_spec(inputs), store)
     if outcome is None:
         return None
     for path in _output_files(outcome.checkpoint):  # the manifest last, which makes the challenger valid
         write_atomic(folder / path, outcome.files[path])
     remove_other_files(folder / CHALLENGER_DIR, outcome.checkpoint.files)
-    add_process_costs(folder, generation.number, outcome.costs)
-    log.info("generation %d: training was executed by %s", generation.number, outcome.worker)
+    add_process_costs(folder, number, outcome.costs)
+    log.info("generation %d: training was executed by %s", number, outcome.worker)
     return outcome.checkpoint
 
 
-def _train(spec: TrainingSpec, params: Params, store: Store, folder: Path, progress: Progress | None) -> None:
+def _train(spec: TrainingSpec, store: Store, folder: Path, progress: Progress | None) -> None:
     """Trains in a folder that has all inputs, and puts the outcome into the store."""
     from zero.stages.training import run  # imports torch
 
-    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
-    if training_origin(folder, params, generation) != spec.origin:
+    inputs = read_inputs(folder)
+    if inputs.training_origin != spec.origin:
         raise LineageError(f"the files of training {spec.key()[:12]} belong to another one; start the generation again")
     with stage_costs(folder, STAGE):
         paths = _output_files(run(folder, progress))
     # The files before the list that names them: a reader finds either a complete outcome or none.
     files = {path: store.put_file((folder / path).read_bytes()) for path in paths}
-    costs = process_costs(folder, STAGE, generation.number)
+    costs = process_costs(folder, STAGE, inputs.generation.number)
     outcome = TrainingOutcome(key=spec.key(), files=files, worker=worker_name(), costs=costs)
     store.put_training(spec.key(), canonical_json(outcome))
 
 
-def _spec(folder: Path, params: Params, generation: GenerationId) -> TrainingSpec:
+def _spec(inputs: Inputs) -> TrainingSpec:
     """The specification of a workspace's training, without its files."""
-    profile = execution_profile(params.profile)
-    origin = training_origin(folder, params, generation)
-    return TrainingSpec(origin=origin, lock_file=lock_file_digest(), profile=profile, files={})
+    profile = execution_profile(inputs.params.profile)
+    return TrainingSpec(origin=inputs.training_origin, lock_file=lock_file_digest(), profile=profile, files={})
 
 
 def _find_outcome(spec: TrainingSpec, store: Store) -> FetchedOutcome | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.config.params import Params, load_params
+from zero.config.params import Params
 from zero.data.histograms import GameHistograms
 from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, read_records, read_summaries
@@ -31,13 +31,12 @@ from zero.data.validation import (
 from zero.data.window import shard_mismatch
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
-from zero.stages.spec import origin_of
-from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_atomic, write_manifest
+from zero.stages.inputs import Inputs, read_inputs
+from zero.storage.files import checked_path, link_or_copy, write_atomic, write_manifest
 from zero.storage.layout import (
     GAME_LENGTHS,
     GAME_VALUES,
     GAMES_DIR,
-    GENERATION_FILE,
     QUARANTINE_DIR,
     REPLAY_DIR,
     REPLAY_METRICS,
@@ -114,15 +113,13 @@ def run(folder: Path, store: Store) -> Window:
       StorageError: a file is missing or corrupt, or games contradict their manifest or the data contract. The shards
         concerned have been quarantined in the workspace and in `store`.
     """
-    params = load_params(folder)
-    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
-    games = read_manifest(folder / GAMES_DIR, GameSet)
-    old = read_manifest(folder / REPLAY_DIR, Window)
+    inputs = read_inputs(folder)
+    params, generation, games, old = inputs.params, inputs.generation, inputs.game_set("selfplay"), inputs.old_window
     _check_generations(generation, games, old)
 
     old_files = {entry.shard.file.path: checked_path(entry.shard.file, folder / REPLAY_DIR) for entry in old.shards}
     histograms = GameHistograms(rules_of(params.game).max_moves)
-    statistics = check_games(folder, params, generation, games, old, store, histograms)
+    statistics = check_games(inputs, games, store, histograms)
     new_files = {window_name(ref): folder / GAMES_DIR / ref.file.path for ref in games.shards}
     new = tuple(WindowShard(shard=_renamed(ref, window_name(ref)), skip_games=0) for ref in games.shards)
     num_games = window_size(params, generation.number, old.shards)
@@ -132,7 +129,7 @@ def run(folder: Path, store: Store) -> Window:
             "selfplay.num_games = 0, but the window has no games: a dataset enters only a new lineage; raise "
             "selfplay.num_games, or start a lineage with `zero new`"
         )
-    window = _write_window(folder, params, generation, shards, old_files | new_files)
+    window = _write_window(inputs, shards, old_files | new_files)
 
     metrics = ReplayMetrics(
         **statistics.model_dump(),
@@ -188,15 +185,7 @@ def window_name(ref: ShardRef) -> str:
     return f"gen-{ref.generation:04d}-{Path(ref.file.path).name}"
 
 
-def check_games(
-    folder: Path,
-    params: Params,
-    generation: GenerationId,
-    games: GameSet,
-    old: Window,
-    store: Store,
-    histograms: GameHistograms,
-) -> GameStatistics:
+def check_games(inputs: Inputs, games: GameSet, store: Store, histograms: GameHistograms) -> GameStatistics:
     """Checks the new games against their manifest, the data contract and the old window; adds them to `histograms`.
 
     The files of the old window must have been checked against their digests. In memory are one shard at a time, and the
@@ -205,6 +194,7 @@ def check_games(
     Raises:
       StorageError: names the first shard that fails; all that fail have been quarantined.
     """
+    folder, params, generation = inputs.folder, inputs.params, inputs.generation
     if not (params.selfplay.num_games or games.shards):
         return NO_GAMES
     if not games.num_positions or not games.shards:
@@ -226,7 +216,7 @@ def check_games(
         num_planes += min(SAMPLED_POSITIONS, checked.num_positions)
         num_resigned += checked.end.count(RESIGNATION)
     known: list[Opening] = []
-    for entry in old.shards:
+    for entry in inputs.old_window.shards:
         path = folder / REPLAY_DIR / entry.shard.file.path
         # Without visit counts, which take most of the time and memory of a window.
         known += openings_of(read_summaries(path.read_bytes(), str(path)), entry.shard.generation)
@@ -353,23 +343,16 @@ def _check_generations(generation: GenerationId, games: GameSet, old: Window) ->
         )
 
 
-def _write_window(
-    folder: Path,
-    params: Params,
-    generation: GenerationId,
-    shards: tuple[WindowShard, ...],
-    sources: Mapping[str, Path],
-) -> Window:
+def _write_window(inputs: Inputs, shards: tuple[WindowShard, ...], sources: Mapping[str, Path]) -> Window:
     """Writes `data/window` of a workspace; `sources` maps the file names of the window to the files to link."""
-    window_dir = folder / WINDOW_DIR
+    window_dir = inputs.folder / WINDOW_DIR
     skipped = _skipped_positions(shards[0], sources[shards[0].shard.file.path])
     # After all checks: a failed stage leaves the previous window. The manifest comes last and makes the window valid.
     shutil.rmtree(window_dir, ignore_errors=True)
     for entry in shards:
         link_or_copy(sources[entry.shard.file.path], window_dir / entry.shard.file.path)
-    inputs = {name: sha256_file(folder / name / MANIFEST_FILE) for name in (GAMES_DIR, REPLAY_DIR)}
     window = Window(
-        origin=origin_of(STAGE, params, generation, inputs),
+        origin=inputs.origin(STAGE, inputs.manifest_digests(GAMES_DIR, REPLAY_DIR)),
         shards=shards,
         num_games=sum(entry.shard.num_games - entry.skip_games for entry in shards),
         num_positions=sum(entry.shard.num_positions for entry in shards) - skipped,

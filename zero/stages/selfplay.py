@@ -11,22 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zero.config.params import Params, SelfplayParams, load_params
+from zero.config.params import Params, SelfplayParams
 from zero.errors import LineageError, StorageError
 from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.stages.executor import Progress
+from zero.stages.inputs import Inputs, read_inputs
 from zero.stages.resignation import calibrate
-from zero.stages.spec import ShardSpec, origin_of, plan_shards
+from zero.stages.spec import ShardSpec, plan_shards
 from zero.storage.files import checked_path, read_manifest, write_manifest
-from zero.storage.layout import (
-    CHAMPION_DIR,
-    GAMES_DIR,
-    GENERATION_FILE,
-    PLAYER_DIR,
-    RESTORE_STATE,
-    SELFPLAY_METRICS,
-)
-from zero.storage.manifests import RESIGNATION, Champion, GameSet, GenerationId, Origin
+from zero.storage.layout import CHAMPION_DIR, GAMES_DIR, SELFPLAY_METRICS
+from zero.storage.manifests import RESIGNATION, GameSet, Origin
 from zero.storage.store import Store
 
 if TYPE_CHECKING:
@@ -51,35 +45,32 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet
     """
     from zero.stages.collect import collect_games  # imports the kernels, which planning does not need
 
-    params = load_params(folder)
-    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
+    inputs = read_inputs(folder)
 
-    player_dir = find_player(folder, params, generation)
-    player = read_manifest(player_dir, Champion)
-    specs = _plan(params, generation.number, player, player_dir, generation.resign_threshold, store)
-    origin = origin_of(STAGE, params, generation, {"champion": player.weights.sha256})
+    specs = plan(inputs, store)
+    origin = inputs.origin(STAGE, {"champion": inputs.player.weights.sha256})
     if not specs:
         return _write_no_games(folder, origin)
-    collected = collect_games(folder, params, specs, store, origin, folder / GAMES_DIR, progress)
-    metrics = selfplay_metrics(collected.games, params.selfplay, generation.resign_threshold)
+    collected = collect_games(inputs, specs, store, origin, folder / GAMES_DIR, progress)
+    metrics = selfplay_metrics(collected.games, inputs.params.selfplay, inputs.generation.resign_threshold)
 
     # After the games: `_measured_threshold` compares both, to see whether this stage is finished.
     write_manifest(folder, metrics, SELFPLAY_METRICS)
     return collected.game_set
 
 
-def plan(folder: Path, params: Params, generation: GenerationId, store: Store) -> list[ShardSpec]:
+def plan(inputs: Inputs, store: Store) -> list[ShardSpec]:
     """Specifications of the generation's shards. Uploads the player's weights to the store for the workers.
 
     Raises:
       StorageError: the player's manifest or weights are missing or corrupt, or the store cannot be written.
     """
-    player_dir = find_player(folder, params, generation)
-    player = read_manifest(player_dir, Champion)
-    return _plan(params, generation.number, player, player_dir, generation.resign_threshold, store)
+    generation = inputs.generation
+    weights = checked_path(inputs.player.weights, inputs.player_dir)
+    return _plan(inputs.params, generation.number, weights, generation.resign_threshold, store)
 
 
-def plan_next(folder: Path, params: Params, generation: GenerationId, store: Store) -> list[ShardSpec]:
+def plan_next(inputs: Inputs, store: Store) -> list[ShardSpec]:
     """Specifications of the next generation's shards, equal to what `plan` returns there; needs `selfplay.overlap`.
 
     The player is the present champion, whatever the match of this generation decides. The resignation threshold is the
@@ -90,41 +81,21 @@ def plan_next(folder: Path, params: Params, generation: GenerationId, store: Sto
         installed this generation's challenger as champion and is still setting up the next generation.
       StorageError: the champion is missing or corrupt, or the store cannot be written.
     """
-    if not params.selfplay.overlap:
+    generation = inputs.generation
+    if not inputs.params.selfplay.overlap:
         raise LineageError(
             "the player of the next generation's self-play is not known before this generation's match decides; to "
             "plan ahead, set selfplay.overlap to true in params.yaml and commit it"
         )
-    threshold = _measured_threshold(folder, generation)
-    champion = read_manifest(folder / CHAMPION_DIR, Champion)
+    threshold = _measured_threshold(inputs)
     # `zero advance` replaces the champion before it writes the next number.
-    if champion.generation >= generation.number:
+    if inputs.champion.generation >= generation.number:
         raise LineageError(
             f"generation {generation.number} of {generation.lineage} has just been decided, and `zero advance` is "
             "setting up the next one; plan it without --next when that is done"
         )
-    return _plan(params, generation.number + 1, champion, folder / CHAMPION_DIR, threshold, store)
-
-
-def find_player(folder: Path, params: Params, generation: GenerationId) -> Path:
-    """Folder with the player's manifest and weights.
-
-    With `selfplay.overlap` it is `state/champion/selfplay` if `state/generation.json` names a player, otherwise
-    `state/champion`. The weights are not checked.
-
-    Raises:
-      StorageError: `state/champion/selfplay` has no manifest, or its weights are not those that
-        `state/generation.json` names.
-    """
-    if not params.selfplay.overlap or generation.player is None:
-        return folder / CHAMPION_DIR
-    digest = read_manifest(folder / PLAYER_DIR, Champion).weights.sha256
-    if digest != generation.player:
-        raise StorageError(
-            f"{folder / PLAYER_DIR} holds weights {digest[:12]}, but state/generation.json names "
-            f"{generation.player[:12]}; {RESTORE_STATE}"
-        )
-    return folder / PLAYER_DIR
+    weights = checked_path(inputs.champion.weights, inputs.folder / CHAMPION_DIR)
+    return _plan(inputs.params, generation.number + 1, weights, threshold, store)
 
 
 def selfplay_metrics(games: "GameColumns", selfplay: SelfplayParams, resign_threshold: float) -> SelfplayMetrics:
@@ -165,25 +136,24 @@ def _write_no_games(folder: Path, origin: Origin) -> GameSet:
     return games
 
 
-def _plan(
-    params: Params, number: int, player: Champion, player_dir: Path, threshold: float, store: Store
-) -> list[ShardSpec]:
-    digest = store.put_weights(checked_path(player.weights, player_dir).read_bytes())
+def _plan(params: Params, number: int, weights: Path, threshold: float, store: Store) -> list[ShardSpec]:
+    digest = store.put_weights(weights.read_bytes())
     return plan_shards(params, STAGE, params.selfplay, number, (digest,), threshold)
 
 
-def _measured_threshold(folder: Path, generation: GenerationId) -> float:
+def _measured_threshold(inputs: Inputs) -> float:
     """The resignation threshold that this generation's games give for the next one.
 
     Raises:
       LineageError: the self-play stage of this generation is not finished.
     """
+    folder, generation = inputs.folder, inputs.generation
     unfinished = LineageError(
         f"the self-play of generation {generation.number} of {generation.lineage} is not finished, and its games set "
         f"the resignation threshold of the next one; run `dvc repro selfplay` in {folder} first"
     )
     try:
-        games = read_manifest(folder / GAMES_DIR, GameSet)
+        games = inputs.game_set(STAGE)
         metrics = read_manifest(folder, SelfplayMetrics, SELFPLAY_METRICS)
     except StorageError:
         raise unfinished from None

@@ -1,11 +1,10 @@
 """The specification of a shard: everything that its bytes depend on, and nothing else. Its digest is its key.
 
-Also the origin that a stage writes into its manifest: everything that its output is computed from, by digest. Imports
-neither torch nor the kernels, so that planning a stage stays fast.
+Imports neither torch nor the kernels, so that planning a stage stays fast.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,20 +12,12 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, ValidationError
 
-from zero.config.params import GameParams, GatingParams, Params, ProfileParams, SelfplayParams, params_digest
+from zero.config.params import GameParams, GatingParams, Params, ProfileParams, SelfplayParams
 from zero.errors import LineageError
 from zero.network.profile import execution_profile
 from zero.storage.files import canonical_json, sha256_bytes, sha256_file
-from zero.storage.layout import CONSTRAINTS_FILE, PIPELINE_FILE, TRAINEE_DIR, WINDOW_DIR
-from zero.storage.manifests import (
-    MANIFEST_FILE,
-    NO_RESIGNATION,
-    ExpectedProperties,
-    GenerationId,
-    Manifest,
-    Origin,
-    Sha256,
-)
+from zero.storage.layout import CONSTRAINTS_FILE, PIPELINE_FILE
+from zero.storage.manifests import NO_RESIGNATION, ExpectedProperties, Manifest, Sha256
 
 PACKAGE_DIR = Path(__file__).resolve().parents[1]
 CONSTRAINTS_PATH = PACKAGE_DIR.parent / CONSTRAINTS_FILE
@@ -196,33 +187,3 @@ def plan_shards(
         )
         for first in range(0, stage.num_games, stage.games_per_shard)
     ]
-
-
-def origin_of(stage: str, params: Params, generation: GenerationId, inputs: Mapping[str, str]) -> Origin:
-    """The origin of a stage's output in a generation.
-
-    Args:
-      stage: name of the stage in `dvc.yaml`.
-      params: the parameters; only the sections that the stage uses count.
-      generation: the generation in progress.
-      inputs: SHA-256 of each input, by name.
-    """
-    return Origin(
-        stage=stage,
-        lineage=generation.lineage,
-        generation=generation.number,
-        seed=params.seed,
-        params_digest=params_digest(params, stage),
-        engine=code_digest(stage),
-        inputs=dict(inputs),
-    )
-
-
-def training_origin(folder: Path, params: Params, generation: GenerationId) -> Origin:
-    """The origin of the generation's challenger. Its digest is the training input digest.
-
-    Raises:
-      StorageError: the window or the trainee is missing.
-    """
-    inputs = {name: sha256_file(folder / name / MANIFEST_FILE) for name in (WINDOW_DIR, TRAINEE_DIR)}
-    return origin_of("training", params, generation, inputs)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.config.params import Params, load_params
+from zero.config.params import Params
 from zero.data.records import GameColumns
 from zero.data.samples import SampleBatch, SampleGames, Sampler, cumulative_weights, new_sample_batch, target_moves
 from zero.data.window import read_window
@@ -34,12 +34,12 @@ from zero.stages.checkpoints import (
     remove_checkpoints,
     save_checkpoint,
 )
-from zero.stages.spec import lock_file_digest, training_origin
+from zero.stages.inputs import Inputs, read_inputs
+from zero.stages.spec import lock_file_digest
 from zero.storage.files import (
     canonical_json,
     checked_path,
     file_ref,
-    read_manifest,
     remove_other_files,
     sha256_bytes,
     write_atomic,
@@ -48,7 +48,6 @@ from zero.storage.files import (
 from zero.storage.layout import (
     AVERAGE_FILE,
     CHALLENGER_DIR,
-    GENERATION_FILE,
     OPTIMIZER_FILE,
     RAW_WEIGHTS_FILE,
     TRAINEE_DIR,
@@ -57,7 +56,7 @@ from zero.storage.layout import (
     WEIGHTS_FILE,
     WINDOW_DIR,
 )
-from zero.storage.manifests import Checkpoint, GenerationId, Manifest, Origin, Window
+from zero.storage.manifests import Checkpoint, Manifest, Window
 
 SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
 """Threads that make batches, by device. The number does not change any result."""
@@ -114,27 +113,24 @@ def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
       StorageError: a file is missing or corrupt, or cannot be written.
       WorkerError: a training process died.
     """
-    params = load_params(folder)
-    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
-    window = read_manifest(folder / WINDOW_DIR, Window)
-    trainee = read_manifest(folder / TRAINEE_DIR, Checkpoint)
-    check_trainee(trainee, params)
-    origin = training_origin(folder, params, generation)
+    inputs = read_inputs(folder)
+    params, number, window = inputs.params, inputs.generation.number, inputs.window
+    check_trainee(inputs.trainee, params)
 
     prepare_torch(params.profile, params.profile.training_threads)
     if params.profile.training_processes == 1:
         with lock_visible_gpus(params.profile):
-            trained = train(folder, params, origin, trainee, window, None, progress)
+            trained = train(inputs, None, progress)
     else:
-        trained = run_data_parallel(train, (folder, params, origin, trainee, window), params.profile, progress)
+        trained = run_data_parallel(train, (inputs,), params.profile, progress)
     health = health_of(trained.curve, params.training.num_steps)
 
-    checkpoint = _write_challenger(folder, params, origin, trainee, trained, health)
-    _write_metrics(folder, params, window, trained, health)
+    checkpoint = _write_challenger(inputs, trained, health)
+    _write_metrics(inputs, window, trained, health)
     remove_checkpoints(folder)  # only now: after a crash during the writes above, training resumes
-    log.info("generation %d: trained to step %d, loss %.4f", generation.number, trained.step, trained.curve[-1].loss)
+    log.info("generation %d: trained to step %d, loss %.4f", number, trained.step, trained.curve[-1].loss)
     for line in health.lines():
-        log.warning("generation %d: %s", generation.number, line)
+        log.warning("generation %d: %s", number, line)
     return checkpoint
 
 
@@ -192,30 +188,18 @@ def curve_text(curve: Sequence[StepResult]) -> str:
     return "\n".join([",".join(StepResult._fields), *lines]) + "\n"
 
 
-def _checkpoint_key(params: Params, origin: Origin) -> str:
+def _checkpoint_key(inputs: Inputs) -> str:
     """Digest of all that the weights depend on: code, parameters and inputs, library versions, and the machine."""
-    profile = execution_profile(params.profile)
-    key = {"origin": origin.model_dump(mode="json"), "lock_file": lock_file_digest(), "profile": profile}
+    origin, profile = inputs.training_origin.model_dump(mode="json"), execution_profile(inputs.params.profile)
+    key = {"origin": origin, "lock_file": lock_file_digest(), "profile": profile}
     return sha256_bytes(canonical_json(key))
 
 
-def train(
-    folder: Path,
-    params: Params,
-    origin: Origin,
-    trainee: Checkpoint,
-    window: Window,
-    peers: Peers | None,
-    progress: Progress | None,
-) -> Trained:
+def train(inputs: Inputs, peers: Peers | None, progress: Progress | None) -> Trained:
     """Trains from the trainee or from the last training checkpoint, and saves checkpoints at intervals.
 
     Args:
-      folder: the workspace.
-      params: its parameters.
-      origin: origin of the challenger.
-      trainee: the network and optimiser state to start from.
-      window: the games to learn from.
+      inputs: the workspace, whose trainee learns from its window.
       peers: the processes that train together, or None. Each calls this function; the first one reads the games, and
         writes the checkpoints, for all.
       progress: see `run`.
@@ -224,16 +208,16 @@ def train(
       ParamsError: training diverges, or the GPU's memory is too small.
       StorageError: a file is corrupt, or cannot be written.
     """
-    training = params.training
-    directory = checkpoint_dir(folder, _checkpoint_key(params, origin))
+    params, trainee, training = inputs.params, inputs.trainee, inputs.params.training
+    directory = checkpoint_dir(inputs.folder, _checkpoint_key(inputs))
     first_step, last_step = trainee.step, trainee.step + training.num_steps
     # Each process reads the same files, so all of them start from equal weights.
-    start = load_checkpoint(directory) or _trainee_checkpoint(trainee, folder / TRAINEE_DIR)
+    start = load_checkpoint(directory) or _trainee_checkpoint(trainee, inputs.folder / TRAINEE_DIR)
     with flush_denormals():
         learner = _learner(params, start, peers)
         curve, pending = list(start.progress.curve), list(start.progress.pending)
         # Closed explicitly, so that the threads of the sampler end also if the training diverges.
-        with closing(_batches(folder, params, origin, window, peers, learner.step, last_step)) as batches:
+        with closing(_batches(inputs, peers, learner.step, last_step)) as batches:
             for step in learner.train(batches):
                 is_line = step % training.log_interval == 0 or step == last_step
                 is_checkpoint = step % training.checkpoint_interval == 0 and step < last_step
@@ -268,28 +252,23 @@ def train(
 
 
 def _batches(
-    folder: Path,
-    params: Params,
-    origin: Origin,
-    window: Window,
-    peers: Peers | None,
-    first_step: int,
-    last_step: int,
+    inputs: Inputs, peers: Peers | None, first_step: int, last_step: int
 ) -> Generator[SampleBatch, None, None]:
     """The batches of the steps after `first_step`, or this process's share of each batch."""
-    rules, training = rules_of(params.game), params.training
+    params, training = inputs.params, inputs.params.training
+    rules = rules_of(params.game)
     num_steps = last_step - first_step
     if peers is not None:  # process 0 makes the batches, and all receive their shares from it
         share = new_sample_batch(rules, training.batch_size // peers.size)
         if peers.rank > 0:
             yield from peers.scatter(None, share, num_steps)
             return
-    games = sample_games(read_window(window, folder / WINDOW_DIR, rules))
+    games = sample_games(read_window(inputs.window, inputs.folder / WINDOW_DIR, rules))
     with Sampler(
         rules,
         games,
         params.seed,
-        origin.generation,
+        inputs.generation.number,
         training.batch_size,
         training.random_symmetry,
         SAMPLER_THREADS[params.profile.device],
@@ -332,11 +311,9 @@ def _learner(params: Params, start: TrainingCheckpoint, peers: Peers | None) -> 
     )
 
 
-def _write_challenger(
-    folder: Path, params: Params, origin: Origin, trainee: Checkpoint, trained: Trained, health: Health
-) -> Checkpoint:
+def _write_challenger(inputs: Inputs, trained: Trained, health: Health) -> Checkpoint:
     """Writes the challenger. After a dead training only `weights` are new; the rest is copied from the trainee."""
-    directory = folder / CHALLENGER_DIR
+    trainee, directory = inputs.trainee, inputs.folder / CHALLENGER_DIR
     restarts = health.verdict == "dead"
     # The match is played with the trained weights in either case. The next training starts from `raw_weights`, the
     # optimiser state and `average`, so after a dead training these three repeat the trainee.
@@ -347,15 +324,15 @@ def _write_challenger(
             RAW_WEIGHTS_FILE: trainee.trainee,
             AVERAGE_FILE: trainee.trainee_average,
         }
-        files |= {name: checked_path(ref, folder / TRAINEE_DIR).read_bytes() for name, ref in kept.items()}
+        files |= {name: checked_path(ref, inputs.folder / TRAINEE_DIR).read_bytes() for name, ref in kept.items()}
     elif trained.raw_weights is not None:
         files[RAW_WEIGHTS_FILE] = trained.raw_weights
     for name, data in files.items():
         write_atomic(directory / name, data)
     refs = {name: file_ref(directory / name, directory) for name in files}
     checkpoint = Checkpoint(
-        origin=origin,
-        network=params.network,
+        origin=inputs.training_origin,
+        network=inputs.params.network,
         step=trainee.step if restarts else trained.step,
         learning_rate_factor=trainee.learning_rate_factor if restarts else trained.learning_rate_factor,
         weights=refs[WEIGHTS_FILE],
@@ -370,15 +347,16 @@ def _write_challenger(
     return checkpoint
 
 
-def _write_metrics(folder: Path, params: Params, window: Window, trained: Trained, health: Health) -> None:
+def _write_metrics(inputs: Inputs, window: Window, trained: Trained, health: Health) -> None:
+    training = inputs.params.training
     metrics = TrainingMetrics(
         **trained.curve[-1]._asdict(),
         learning_rate_factor=trained.learning_rate_factor,
-        num_steps=params.training.num_steps,
-        num_samples=params.training.num_steps * params.training.batch_size,
+        num_steps=training.num_steps,
+        num_samples=training.num_steps * training.batch_size,
         window_games=window.num_games,
         window_positions=window.num_positions,
         health=health,
     )
-    write_atomic(folder / TRAINING_METRICS, canonical_json(metrics))
-    write_atomic(folder / TRAINING_CURVE, curve_text(trained.curve).encode())
+    write_atomic(inputs.folder / TRAINING_METRICS, canonical_json(metrics))
+    write_atomic(inputs.folder / TRAINING_CURVE, curve_text(trained.curve).encode())

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from zero.config.params import Params, VerificationParams, load_params
+from zero.config.params import VerificationParams
 from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, game_record, read_records
 from zero.errors import LineageError, MismatchError, StorageError
@@ -24,10 +24,11 @@ from zero.search.streams import next_below, stream_of
 from zero.stages import gating, selfplay
 from zero.stages.collect import size_limits
 from zero.stages.executor import Progress, play_all
+from zero.stages.inputs import Inputs, read_inputs
 from zero.stages.spec import PartialShard, ShardSpec
-from zero.storage.files import checked_path, read_manifest, write_manifest
-from zero.storage.layout import GENERATION_FILE, QUARANTINE_DIR, SHARD_DIRS, VERIFICATION_METRICS
-from zero.storage.manifests import GameSet, GenerationId, Manifest, ShardRef
+from zero.storage.files import checked_path, write_manifest
+from zero.storage.layout import QUARANTINE_DIR, SHARD_DIRS, VERIFICATION_METRICS
+from zero.storage.manifests import Manifest, ShardRef
 from zero.storage.store import Store
 
 STAGE = "verification"
@@ -97,18 +98,17 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Verific
       MismatchError: a game differs; its shard has been quarantined.
       LineageError: this machine cannot re-execute the shards, because it would plan them differently.
     """
-    params = load_params(folder)
-    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
+    inputs = read_inputs(folder)
 
     sample = [
-        *_sample(folder, params, "selfplay", selfplay.plan(folder, params, generation, store)),
-        *_sample(folder, params, "gating", gating.plan(folder, params, generation, store)),
+        *_sample(inputs, "selfplay", selfplay.plan(inputs, store)),
+        *_sample(inputs, "gating", gating.plan(inputs, store)),
     ]
     with tempfile.TemporaryDirectory(prefix="zero-verification-") as scratch:
         second = Store(scratch)  # a worker would find the recorded shards in the real one, and not play
         for digest in {digest for shard in sample for digest in shard.spec.weights}:
             second.put_weights(store.get_weights(digest))
-        _reexecute(folder, params, sample, second, progress)
+        _reexecute(inputs, sample, second, progress)
         compared = [_compare(folder, shard, store, second) for shard in sample]
 
     metrics = VerificationMetrics(
@@ -150,7 +150,7 @@ def game_difference(recorded: GameColumns, reexecuted: GameColumns) -> Differenc
     return None
 
 
-def _sample(folder: Path, params: Params, stage: Kind, specs: Sequence[ShardSpec]) -> list[SampledShard]:
+def _sample(inputs: Inputs, stage: Kind, specs: Sequence[ShardSpec]) -> list[SampledShard]:
     """The sampled shards of a stage, each with its recorded file.
 
     Raises:
@@ -158,7 +158,7 @@ def _sample(folder: Path, params: Params, stage: Kind, specs: Sequence[ShardSpec
     """
     if not specs:  # a generation without self-play
         return []
-    refs = read_manifest(folder / SHARD_DIRS[stage], GameSet).shards
+    params, refs = inputs.params, inputs.game_set(stage).shards
     # A stream per stage, so that the sample of one does not depend on the number of shards of the other.
     stream = stream_of(params.seed, specs[0].generation, STAGE, 0 if stage == "selfplay" else 1)
     sample = []
@@ -172,10 +172,9 @@ def _sample(folder: Path, params: Params, stage: Kind, specs: Sequence[ShardSpec
     return sample
 
 
-def _reexecute(
-    folder: Path, params: Params, sample: Sequence[SampledShard], store: Store, progress: Progress | None
-) -> None:
+def _reexecute(inputs: Inputs, sample: Sequence[SampledShard], store: Store, progress: Progress | None) -> None:
     """Plays the shards into `store` until enough of their games have ended, several shards at a time."""
+    params = inputs.params
     partial = [
         PartialShard(**shard.spec.model_dump(), stop_after=games_to_finish(params.verification, shard.spec.num_games))
         for shard in sample
@@ -186,7 +185,7 @@ def _reexecute(
         if progress:
             progress(min(done, total), total)  # more games than needed may end in the last step
 
-    play_all(folder, params, partial, store.url, report)
+    play_all(inputs.folder, params, partial, store.url, report)
 
 
 def _compare(folder: Path, shard: SampledShard, store: Store, second: Store) -> GameColumns:

@@ -1,0 +1,138 @@
+"""What the stages read of a workspace: the parameters, the generation in progress, and the manifests of its folders.
+
+A stage reads them once and hands them on, so that no function below it looks for a file of the workspace by itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from zero.config.params import Params, load_params, params_digest
+from zero.errors import StorageError
+from zero.stages.spec import code_digest
+from zero.storage.files import read_manifest, sha256_file
+from zero.storage.layout import (
+    CHALLENGER_DIR,
+    CHAMPION_DIR,
+    GENERATION_FILE,
+    PLAYER_DIR,
+    REPLAY_DIR,
+    RESTORE_STATE,
+    SHARD_DIRS,
+    TRAINEE_DIR,
+    WINDOW_DIR,
+)
+from zero.storage.manifests import MANIFEST_FILE, Champion, Checkpoint, GameSet, GenerationId, Origin, Window
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of the stages; `read_inputs` makes it.
+
+    Each manifest is read when it is first asked for, and then kept. A manifest that is missing or corrupt raises
+    StorageError. The files that a manifest names are not checked.
+    """
+
+    folder: Path
+    """The workspace."""
+    params: Params
+    generation: GenerationId
+    """The generation in progress."""
+
+    @cached_property
+    def champion(self) -> Champion:
+        """Of `state/champion`."""
+        return read_manifest(self.folder / CHAMPION_DIR, Champion)
+
+    @cached_property
+    def player_dir(self) -> Path:
+        """Folder of the network that plays the self-play games.
+
+        With `selfplay.overlap` it is `state/champion/selfplay` if `state/generation.json` names a player, otherwise
+        `state/champion`.
+
+        Raises:
+          StorageError: `state/champion/selfplay` has no manifest, or its weights are not those that
+            `state/generation.json` names.
+        """
+        expected = self.generation.player
+        if not self.params.selfplay.overlap or expected is None:
+            return self.folder / CHAMPION_DIR
+        player_dir = self.folder / PLAYER_DIR
+        digest = read_manifest(player_dir, Champion).weights.sha256
+        if digest != expected:
+            raise StorageError(
+                f"{player_dir} holds weights {digest[:12]}, but {GENERATION_FILE} names {expected[:12]}; "
+                f"{RESTORE_STATE}"
+            )
+        return player_dir
+
+    @cached_property
+    def player(self) -> Champion:
+        """Of `player_dir`."""
+        return read_manifest(self.player_dir, Champion)
+
+    @cached_property
+    def trainee(self) -> Checkpoint:
+        """Of `state/trainee`."""
+        return read_manifest(self.folder / TRAINEE_DIR, Checkpoint)
+
+    @cached_property
+    def old_window(self) -> Window:
+        """Of `state/replay`: the window of the generation before."""
+        return read_manifest(self.folder / REPLAY_DIR, Window)
+
+    @cached_property
+    def window(self) -> Window:
+        """Of `data/window`."""
+        return read_manifest(self.folder / WINDOW_DIR, Window)
+
+    @cached_property
+    def challenger(self) -> Checkpoint:
+        """Of `models/challenger`."""
+        return read_manifest(self.folder / CHALLENGER_DIR, Checkpoint)
+
+    def game_set(self, stage: str) -> GameSet:
+        """Of `data/games` or `data/match`: the games of stage `selfplay` or `gating`. Read at each call."""
+        return read_manifest(self.folder / SHARD_DIRS[stage], GameSet)
+
+    def origin(self, stage: str, inputs: Mapping[str, str]) -> Origin:
+        """The origin of a stage's output.
+
+        Args:
+          stage: name of the stage in `dvc.yaml`.
+          inputs: SHA-256 of each input, by name.
+        """
+        return Origin(
+            stage=stage,
+            lineage=self.generation.lineage,
+            generation=self.generation.number,
+            seed=self.params.seed,
+            params_digest=params_digest(self.params, stage),
+            engine=code_digest(stage),
+            inputs=dict(inputs),
+        )
+
+    def manifest_digests(self, *folders: str) -> dict[str, str]:
+        """SHA-256 of the manifests of folders, by folder, as inputs of an origin.
+
+        Raises:
+          StorageError: a manifest is missing.
+        """
+        return {folder: sha256_file(self.folder / folder / MANIFEST_FILE) for folder in folders}
+
+    @cached_property
+    def training_origin(self) -> Origin:
+        """The origin of the challenger. Covers the content of the window and of the trainee."""
+        return self.origin("training", self.manifest_digests(WINDOW_DIR, TRAINEE_DIR))
+
+
+def read_inputs(folder: Path) -> Inputs:
+    """The inputs of the stages of a workspace.
+
+    Raises:
+      ParamsError: `params.yaml` is not valid.
+      StorageError: `state/generation.json` is missing or corrupt.
+    """
+    return Inputs(folder, load_params(folder), read_manifest(folder, GenerationId, GENERATION_FILE))
