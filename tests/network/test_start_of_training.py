@@ -18,6 +18,7 @@ from tests.made_games import write_workspace
 from tests.parameters import preset, profile_params
 from zero.config.params import Params
 from zero.stages import replay, selfplay
+from zero.stages.inputs import read_inputs
 from zero.storage.files import read_manifest, write_manifest
 from zero.storage.manifests import Champion, Checkpoint
 from zero.storage.store import Store
@@ -47,15 +48,18 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     champion = Champion(generation=0, network=params.network, weights=trainee.weights)
     write_manifest(folder / "state/champion", champion)
     store = Store(str(folder / "store"))
-    selfplay.run(folder, store)
-    replay.run(folder, store)
+    selfplay.run(read_inputs(folder), store)
+    replay.run(read_inputs(folder), store)
     return folder
 
 
 def test_a_seed_whose_value_head_used_to_die_learns(played):
     # A process of its own, as in a generation: in this one torch has started its threads, which then do not flush
     # denormal numbers, and a step takes eight times as long.
-    training = f"from pathlib import Path; from zero.stages.training import run; run(Path({str(played)!r}))"
+    training = (
+        "from pathlib import Path; from zero.stages.inputs import read_inputs; from zero.stages.training import run; "
+        f"run(read_inputs(Path({str(played)!r})))"
+    )
     subprocess.run([sys.executable, "-c", training], cwd=SOURCE_DIR, env=environment_of(), check=True)
     metrics = json.loads((played / "metrics/training.json").read_text())
     assert metrics["health"]["verdict"] == "healthy"

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.project import git
+from tests.made_games import made_params, write_params
 from zero.record.costs import GenerationCosts, fetch_notes, notes_ref, read_note, write_note
 from zero.stages.costs import ProcessCosts, generation_costs, stage_costs
+from zero.stages.inputs import read_inputs
 from zero.stages.spec import ShardReceipt, read_receipts
 from zero.storage.files import canonical_json, canonical_line, sha256_bytes, write_manifest
 from zero.storage.layout import COSTS_DIR, GENERATION_FILE
@@ -52,6 +54,7 @@ def line(stage: str, begun: float, seconds: float, cpu: float, worker: str = "he
 def workspace(tmp_path: Path) -> Path:
     """A workspace at the end of generation 3, with two shards of self-play and two of the match."""
     folder = tmp_path / "workspace"
+    write_params(folder, made_params())
     write_manifest(folder, GenerationId(lineage="go9", number=3, resign_threshold=-1.0), GENERATION_FILE)
     origin = Origin(stage="selfplay", lineage="go9", generation=3, seed=1, params_digest=SHA, engine=SHA, inputs={})
     for name in ("data/games", "data/match"):
@@ -137,8 +140,9 @@ def test_the_costs_of_a_killed_stage_are_known(workspace: Path, store: Store) ->
 import time
 from pathlib import Path
 import zero.stages.costs
+from zero.stages.inputs import read_inputs
 zero.stages.costs.SAMPLE_SECONDS = 0.05
-with zero.stages.costs.stage_costs(Path({str(workspace)!r}), "replay"):
+with zero.stages.costs.stage_costs(read_inputs(Path({str(workspace)!r})), "replay"):
     print("begun", flush=True)
     while True:
         pass
@@ -149,14 +153,14 @@ with zero.stages.costs.stage_costs(Path({str(workspace)!r}), "replay"):
         process.send_signal(signal.SIGKILL)
     killed = generation_costs(workspace, store, 3).stages["replay"]
     assert killed.seconds > 0.5 and killed.cpu_seconds > 0.2
-    with stage_costs(workspace, "replay"):
+    with stage_costs(read_inputs(workspace), "replay"):
         pass
     resumed = generation_costs(workspace, store, 3).stages["replay"]
     assert resumed.cpu_seconds > killed.cpu_seconds and len(resumed.workers) == 2
 
 
 def test_a_stage_that_fails_is_counted(workspace: Path, store: Store) -> None:
-    with pytest.raises(RuntimeError), stage_costs(workspace, "replay"):
+    with pytest.raises(RuntimeError), stage_costs(read_inputs(workspace), "replay"):
         raise RuntimeError
     assert "replay" in generation_costs(workspace, store, 3).stages
 
@@ -165,7 +169,7 @@ def test_a_stage_continues_if_its_costs_cannot_be_written(
     workspace: Path, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     (workspace / ".zero").write_text("in the way")
-    with stage_costs(workspace, "replay"):
+    with stage_costs(read_inputs(workspace), "replay"):
         pass
     assert "costs are not recorded: cannot write" in caplog.text
 

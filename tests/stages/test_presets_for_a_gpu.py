@@ -10,6 +10,7 @@ from tests.made_games import write_workspace
 from tests.parameters import preset
 from zero.config.params import Params
 from zero.stages import gating, replay, selfplay, training, verification
+from zero.stages.inputs import read_inputs
 from zero.storage.files import read_manifest, write_manifest
 from zero.storage.manifests import Champion, Checkpoint
 from zero.storage.store import Store
@@ -39,12 +40,12 @@ def test_the_first_generation_is_made(name, tmp_path):
     champion = Champion(generation=0, network=params.network, weights=trainee.weights)
     write_manifest(tmp_path / "state/champion", champion)
     store = Store(str(tmp_path / "store"))
-    games = selfplay.run(tmp_path, store)
-    window = replay.run(tmp_path, store)
+    games = selfplay.run(read_inputs(tmp_path), store)
+    window = replay.run(read_inputs(tmp_path), store)
     assert window.num_games == GAMES and window.num_positions == games.num_positions > GAMES * params.game.size
-    assert training.run(tmp_path).step == STEPS
+    assert training.run(read_inputs(tmp_path)).step == STEPS
     metrics = json.loads((tmp_path / "metrics/training.json").read_text())
     assert metrics["ownership_loss"] > 0
-    assert gating.run(tmp_path, store).match.unique_games > 1
-    verified = verification.run(tmp_path, store)
+    assert gating.run(read_inputs(tmp_path), store).match.unique_games > 1
+    verified = verification.run(read_inputs(tmp_path), store)
     assert (verified.selfplay.num_games, verified.gating.num_games) == (1, 1)

@@ -52,7 +52,7 @@ from zero.stages.inputs import read_inputs
 from zero.stages.remote_training import fetch, plan
 from zero.storage.store import Store
 folder, store = Path(sys.argv[1]), Store(sys.argv[2])
-assert plan(read_inputs(folder), store, only_missing=True) is None and fetch(folder, store)
+assert plan(read_inputs(folder), store, only_missing=True) is None and fetch(read_inputs(folder), store)
 assert "torch" not in sys.modules
 """
 CHALLENGER = "models/challenger"
@@ -86,7 +86,7 @@ class Trained(NamedTuple):
         """Whether the plan and the fetch find the outcome; they must agree."""
         planned = plan(self.folder, self.store)
         assert planned in (None, self.spec)
-        fetched = fetch(self.folder, self.store)
+        fetched = fetch(read_inputs(self.folder), self.store)
         assert (planned is None) == (fetched is not None)
         return planned is None
 
@@ -110,12 +110,12 @@ def original(tmp_path_factory) -> Trained:
     folder, scratch = tmp_path_factory.mktemp("workspace"), tmp_path_factory.mktemp("worker")
     store = Store(str(scratch / "store"))
     write_workspace(folder, made_params(ema_decay=0.9))
-    replay.run(folder, store)
+    replay.run(read_inputs(folder), store)
     spec = plan(folder, store)
-    assert spec is not None and fetch(folder, store) is None
+    assert spec is not None and fetch(read_inputs(folder), store) is None
     train_into_store(spec, store, scratch / "work")
     assert not (scratch / "work").exists()
-    assert fetch(folder, store) is not None
+    assert fetch(read_inputs(folder), store) is not None
     files = {path: (folder / path).read_bytes() for path in MADE}
     return Trained(folder, store, spec, scratch / "work", files)
 
@@ -145,7 +145,7 @@ def test_looking_up_an_outcome_does_not_import_torch(trained: Trained):
 
 def test_a_worker_and_a_local_training_give_the_same_bytes(trained: Trained):
     assert trained.is_done()
-    run(trained.folder)
+    run(read_inputs(trained.folder))
     assert {path: (trained.folder / path).read_bytes() for path in MADE} == trained.files
 
 

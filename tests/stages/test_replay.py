@@ -18,6 +18,7 @@ from zero.data.window import read_window
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
 from zero.stages import replay
+from zero.stages.inputs import read_inputs
 from zero.stages.replay import ReplayMetrics, window_size
 from zero.storage.files import checked_path, read_manifest, sha256_bytes, sha256_file, write_manifest
 from zero.storage.layout import GENERATION_FILE
@@ -28,7 +29,7 @@ RULES = rules_of(GO5)
 
 
 def run(folder: Path) -> Window:
-    return replay.run(folder, Store(str(folder / "store")))
+    return replay.run(read_inputs(folder), Store(str(folder / "store")))
 
 
 def window_of(games: int) -> Params:

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,9 @@ from zero.config.params import LearningRateStep, Params
 from zero.errors import ParamsError, StorageError, WorkerError
 from zero.network.learner import StepResult
 from zero.network.weights import load_network
-from zero.stages import replay
-from zero.stages.training import curve_line, run
+from zero.stages import replay, training
+from zero.stages.inputs import read_inputs
+from zero.stages.training import curve_line
 from zero.storage.files import checked_path, read_manifest, write_manifest
 from zero.storage.manifests import Checkpoint, FileRef
 from zero.storage.store import Store
@@ -34,13 +36,17 @@ OUTS = (
 )
 
 
+def run(folder: Path, progress: Callable[[int, int], None] | None = None) -> Checkpoint:
+    return training.run(read_inputs(folder), progress)
+
+
 class KilledError(Exception):
     """Stands for the death of the process."""
 
 
 def workspace(folder: Path, params: Params) -> Path:
     write_workspace(folder, params)
-    replay.run(folder, Store(str(folder / "store")))
+    replay.run(read_inputs(folder), Store(str(folder / "store")))
     return folder
 
 
@@ -171,7 +177,7 @@ def test_a_checkpoint_of_other_parameters_is_ignored(tmp_path):
     with pytest.raises(KilledError):
         run(folder, kill_at(6))
     write_params(folder, params)
-    replay.run(folder, Store(str(folder / "store")))
+    replay.run(read_inputs(folder), Store(str(folder / "store")))
     run(folder)
     assert outs(folder) == uninterrupted
     assert not leftovers(folder)
@@ -200,7 +206,7 @@ def next_generation(folder: Path, number: int) -> None:
         shutil.rmtree(folder / target)
         shutil.copytree(folder / source, folder / target)
     write_games(folder, number)
-    replay.run(folder, Store(str(folder / "store")))
+    replay.run(read_inputs(folder), Store(str(folder / "store")))
 
 
 def bytes_of(folder: Path, ref: FileRef | None) -> bytes:

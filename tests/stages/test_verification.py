@@ -16,6 +16,7 @@ from zero.errors import LineageError, MismatchError
 from zero.network.weights import new_network, weights_bytes
 from zero.search.streams import stream_of
 from zero.stages import gating, selfplay, verification
+from zero.stages.inputs import read_inputs
 from zero.stages.verification import (
     MOVE_FIELDS,
     VerificationMetrics,
@@ -72,8 +73,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     write_manifest(folder / "models/challenger", challenger)
     store = Store(str(folder / "store"))
-    selfplay.run(folder, store)
-    gating.run(folder, store)
+    selfplay.run(read_inputs(folder), store)
+    gating.run(read_inputs(folder), store)
     return folder
 
 
@@ -85,7 +86,7 @@ def workspace(played: Path, tmp_path: Path) -> Path:
 
 
 def verify(folder: Path) -> VerificationMetrics:
-    return verification.run(folder, Store(str(folder / "store")))
+    return verification.run(read_inputs(folder), Store(str(folder / "store")))
 
 
 def games_of(folder: Path, games_dir: str, shard: int) -> GameColumns:
@@ -157,7 +158,7 @@ def test_a_flipped_bit_in_self_play_is_reported_and_its_shard_quarantined(worksp
 def test_after_a_flipped_bit_in_the_match_the_shard_is_played_again_and_passes(workspace):
     correct = (workspace / "data/match/shard-0000.parquet").read_bytes()
     assert_flipped_bit_is_reported_and_quarantined(workspace, "data/match", 0)
-    gating.run(workspace, Store(str(workspace / "store")))
+    gating.run(read_inputs(workspace), Store(str(workspace / "store")))
     assert (workspace / "data/match/shard-0000.parquet").read_bytes() == correct
     verify(workspace)
 

@@ -8,7 +8,7 @@ from zero.record.attestation import decision_parts, state_parts
 from zero.record.generation import Generation
 from zero.record.provenance import BUILD_TYPE, PARENT, SOURCE, Resource, attestation_digest, signed_by
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import GAMES_DIR, KEY_FILE, MATCH_DIR, PROVENANCE_FILE, REPLAY_DIR, WINDOW_DIR
+from zero.storage.layout import GAMES_DIR, KEY_FILE, MATCH_DIR, OLD_WINDOW_DIR, PROVENANCE_FILE, WINDOW_DIR
 
 
 def check_signature(generation: Generation, own_key: bytes | None = None) -> Iterator[Mismatch]:
@@ -80,7 +80,7 @@ def check_attestation(generation: Generation) -> Iterator[Mismatch]:
         found = _digests(resources)
         for name, sha256 in digests.items():
             yield from compare(f"digest of {name}", found.get(name), sha256)
-    for folder in (GAMES_DIR, WINDOW_DIR, MATCH_DIR, REPLAY_DIR):
+    for folder in (GAMES_DIR, WINDOW_DIR, MATCH_DIR, OLD_WINDOW_DIR):
         if generation.file_refs(folder):  # otherwise the manifest is missing, and the check of the data reports it
             for name, sha256 in sorted(_digests(attestation.dependencies.values()).items()):
                 if name.startswith(f"{folder}/") and name not in inputs:

@@ -13,9 +13,9 @@ from zero.errors import StorageError
 from zero.record.generation import MANIFESTS, PULL, Generation, read_model
 from zero.record.objects import Out
 from zero.record.provenance import DATASET
-from zero.stages.replay import last_games, older_window_size, window_name, window_size
+from zero.stages.replay import last_games, new_entry, size_by_fraction, window_size
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import GAMES_DIR, MATCH_DIR, REPLAY_DIR, STATE_DIRS, TRAINEE_DIR, WINDOW_DIR
+from zero.storage.layout import GAMES_DIR, MATCH_DIR, OLD_WINDOW_DIR, STATE_DIRS, TRAINEE_DIR, WINDOW_DIR
 from zero.storage.manifests import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard
 
 RESTORE_OBJECT = "delete the object, then `dvc pull`, or `dvc repro` in a folder made by `zero checkout {tag}`"
@@ -38,7 +38,7 @@ def check_data(generation: Generation) -> Iterator[Mismatch]:
 
 def _check_dataset(generation: Generation) -> Iterator[Mismatch]:
     """The dataset with which a lineage starts is stored, and its manifest is the one in the record."""
-    out, window = generation.dataset_out, generation.replay
+    out, window = generation.dataset_out, generation.old_window
     expected = window.origin.inputs.get(DATASET) if window else None
     if out is not None:
         yield from _check_out(generation, out)
@@ -156,26 +156,21 @@ def _check_rows(
 def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
     """The window is the previous one with the new games, cut to its size; its other rows are unchanged."""
     window, games = generation.window, generation.games
-    before = generation.previous.next_state.window if generation.previous and generation.previous.next_state else None
+    state = generation.previous.next_state if generation.previous else None
+    before = state.window_shards if state else None
     where, remedy = f"{WINDOW_DIR}/{MANIFEST_FILE}", RESTORE_OBJECT.format(tag=generation.tag)
     if window is None or games is None or before is None:
         return
-    if generation.replay is not None:
-        yield from _compare_rows(f"{REPLAY_DIR}/{MANIFEST_FILE}", generation.replay.shards, before, remedy)
-    entered = tuple(
-        WindowShard(
-            shard=ref.model_copy(update={"file": ref.file.model_copy(update={"path": window_name(ref)})}), skip_games=0
-        )
-        for ref in games.shards
-    )
-    known = (*before, *entered)
+    if generation.old_window is not None:
+        yield from _compare_rows(f"{OLD_WINDOW_DIR}/{MANIFEST_FILE}", generation.old_window.shards, before, remedy)
+    known = (*before, *(new_entry(ref) for ref in games.shards))
     expected = last_games(known, window_size(params, generation.number, before))
     if window.shards != expected:
-        expected = last_games(known, older_window_size(params, generation.number, before))
+        expected = last_games(known, size_by_fraction(params, generation.number, before))
     yield from _compare_rows(where, window.shards, expected, remedy)
-    num_games = sum(row.shard.num_games - row.skip_games for row in window.shards)
+    num_games = sum(entry.num_games for entry in window.shards)
     yield from differs(where, "num_games of its rows", num_games, window.num_games, remedy)
-    num_positions = sum(row.shard.num_positions for row in window.shards)
+    num_positions = sum(entry.shard.num_positions for entry in window.shards)
     if window.shards and window.shards[0].skip_games:
         oldest = shard(generation, WINDOW_DIR, window.shards[0].shard.file)
         if not isinstance(oldest, GameColumns):
@@ -199,7 +194,7 @@ def _check_origins(generation: Generation) -> Iterator[Mismatch]:
         return
     inputs: dict[str, dict[str, str | None]] = {
         "selfplay": {"champion": generation.selfplay_weights},
-        "replay": {path: _manifest_digest(generation, path) for path in (GAMES_DIR, REPLAY_DIR)},
+        "replay": {path: _manifest_digest(generation, path) for path in (GAMES_DIR, OLD_WINDOW_DIR)},
         "training": {path: _manifest_digest(generation, path) for path in (WINDOW_DIR, TRAINEE_DIR)},
         "gating": {"challenger": decision.challenger, "champion": decision.champion},
     }

@@ -18,8 +18,8 @@ from zero.storage.layout import (
     GENERATION_FILE,
     LEDGER_FILE,
     MATCH_DIR,
+    OLD_WINDOW_DIR,
     PLAYER_DIR,
-    REPLAY_DIR,
     TRAINEE_DIR,
 )
 from zero.storage.manifests import MANIFEST_FILE, Checkpoint, MatchResult, PromotionDecision
@@ -161,7 +161,7 @@ def _check_handed_on(generation: Generation, remedy: str) -> Iterator[Mismatch]:
     if origin is None or origin.next_state is None:
         return
     for path, md5 in origin.next_state.md5.items():
-        if kind != "branch" or path != REPLAY_DIR:  # a branch writes its own manifest of the window
+        if kind != "branch" or path != OLD_WINDOW_DIR:  # a branch writes its own manifest of the window
             found = generation.state_outs[path].md5 if path in generation.state_outs else None
             yield from differs(f"{path}.dvc", f"MD5 against what {origin.tag} left", found, md5, remedy)
 

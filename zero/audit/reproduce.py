@@ -159,7 +159,7 @@ def _check_inputs(home: Path, clone: Path, tag: str, outs: Sequence[str], listen
 
 def _check_files(generation: Generation, clone: Path, listen: Listener) -> Inputs:
     assert generation.attestation is not None  # the checks above read it
-    for out, manifest in zip(STATE_DIRS, (generation.champion, generation.trainee, generation.replay), strict=True):
+    for out, manifest in zip(STATE_DIRS, (generation.champion, generation.trainee, generation.old_window), strict=True):
         required(manifest, clone / out)
     files = [checked_path(ref, clone / out) for out in STATE_DIRS for ref in generation.file_refs(out)]
     number = len(files) + 2  # constraints.txt and dvc.lock

@@ -12,7 +12,7 @@ from zero.errors import LineageError, ParamsError
 from zero.progress import Progress
 from zero.record.provenance import DATASET
 from zero.storage.files import link_or_copy, read_manifest, sha256_file, write_manifest
-from zero.storage.layout import REPLAY_DIR
+from zero.storage.layout import OLD_WINDOW_DIR
 from zero.storage.manifests import MANIFEST_FILE, FileRef, Origin, ShardRef, Window, WindowShard
 from zero.storage.vcs import dvc, git
 
@@ -75,7 +75,7 @@ def write_first_window(workspace: Path, params: Params, origin: Origin, progress
         for file in files:
             # Checks the hash and the games; training reads the window without replaying them.
             read_part(folder, file, rules_of(dataset.game), dataset.options.opening_moves)
-            link_or_copy(folder / file.games.path, workspace / REPLAY_DIR / file.games.path)
+            link_or_copy(folder / file.games.path, workspace / OLD_WINDOW_DIR / file.games.path)
             rows.append(
                 WindowShard(shard=_shard(file.games, file.first_game, file.num_games, file.num_positions), skip_games=0)
             )
@@ -88,7 +88,7 @@ def write_first_window(workspace: Path, params: Params, origin: Origin, progress
         num_games=sum(row.shard.num_games for row in rows),
         num_positions=sum(row.shard.num_positions for row in rows),
     )
-    write_manifest(workspace / REPLAY_DIR, window)
+    write_manifest(workspace / OLD_WINDOW_DIR, window)
 
 
 def _shard(file: FileRef, first_game: int, num_games: int, num_positions: int) -> ShardRef:

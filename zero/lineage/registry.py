@@ -36,9 +36,9 @@ from zero.storage.layout import (
     GATING_METRICS,
     GENERATION_FILE,
     LEDGER_FILE,
+    OLD_WINDOW_DIR,
     PIPELINE_FILE,
     PLAYER_DIR,
-    REPLAY_DIR,
     RESTORE_STATE,
     SELFPLAY_METRICS,
     STATE_DIRS,
@@ -137,7 +137,7 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
         metrics = required(recorded.selfplay_metrics, f"{SELFPLAY_METRICS} of {recorded.tag}")
         overlap = recorded.overlap  # as recorded: a newer params.yaml is for the next generation
     player = _roll_champion(workspace, entry, entry.decision, overlap)
-    for source, target in ((CHALLENGER_DIR, TRAINEE_DIR), (WINDOW_DIR, REPLAY_DIR)):
+    for source, target in ((CHALLENGER_DIR, TRAINEE_DIR), (WINDOW_DIR, OLD_WINDOW_DIR)):
         with _replacing(workspace / target) as building:
             for path in sorted((workspace / source).iterdir()):
                 link_or_copy(path, building / path.name)  # a window can have gigabytes

@@ -48,7 +48,7 @@ from zero.storage.layout import (
     CHAMPION_DIR,
     GENERATION_FILE,
     LEDGER_FILE,
-    REPLAY_DIR,
+    OLD_WINDOW_DIR,
     STATE_DIRS,
     TRAINEE_DIR,
     WINDOW_DIR,
@@ -218,7 +218,7 @@ def _write_record(
 
 def rewrite_window_manifest(folder: Path, lineage: str, restored: RestoredState) -> None:
     """Gives the new lineage the source's window: the same games under a manifest of its own."""
-    window = read_manifest(folder / REPLAY_DIR, Window)
+    window = read_manifest(folder / OLD_WINDOW_DIR, Window)
     origin = Origin(
         stage="branch",
         lineage=lineage,
@@ -226,10 +226,10 @@ def rewrite_window_manifest(folder: Path, lineage: str, restored: RestoredState)
         seed=window.origin.seed,
         params_digest=window.origin.params_digest,
         engine=window.origin.engine,
-        inputs={restored.source.tag: sha256_file(folder / REPLAY_DIR / MANIFEST_FILE)},
+        inputs={restored.source.tag: sha256_file(folder / OLD_WINDOW_DIR / MANIFEST_FILE)},
     )
-    write_manifest(folder / REPLAY_DIR, window.model_copy(update={"origin": origin}))
-    dvc(folder, "add", "--quiet", REPLAY_DIR)
+    write_manifest(folder / OLD_WINDOW_DIR, window.model_copy(update={"origin": origin}))
+    dvc(folder, "add", "--quiet", OLD_WINDOW_DIR)
 
 
 def _branched_before(home: Path, tag: str, lineage: str, target: Path) -> Advanced | None:

@@ -41,9 +41,9 @@ from zero.storage.layout import (
     LEDGER_FILE,
     MATCH_DIR,
     METRICS_FILES,
+    OLD_WINDOW_DIR,
     PLAYER_DIR,
     PROVENANCE_FILE,
-    REPLAY_DIR,
     STATE_DIRS,
     TRAINEE_DIR,
     WINDOW_DIR,
@@ -110,7 +110,9 @@ def state_attestation(generation: Generation, kind: str, tag: str, inputs: tuple
     Raises:
       StorageError: a manifest is missing.
     """
-    for folder, manifest in zip(STATE_DIRS, (generation.champion, generation.trainee, generation.replay), strict=True):
+    for folder, manifest in zip(
+        STATE_DIRS, (generation.champion, generation.trainee, generation.old_window), strict=True
+    ):
         required(manifest, folder)
     if generation.generation_id is not None and generation.generation_id.player is not None:
         required(generation.player, PLAYER_DIR)
@@ -161,13 +163,13 @@ def decision_parts(generation: Generation, parent: str | None, champion: str, pl
 def state_parts(generation: Generation) -> Parts:
     """What the attestation of a generation without stages names, beside its source and the attestation before."""
     subject = (*_files(generation, CHAMPION_DIR), *_files(generation, TRAINEE_DIR))
-    window = generation.replay
+    window = generation.old_window
     dataset = window.origin.inputs.get(DATASET) if window else None
     return Parts(
         subject,
         (
             *((Resource(name=DATASET, digest={"sha256": dataset}),) if dataset else ()),
-            *(_window_shard(REPLAY_DIR, each) for each in (window.shards if window else ())),
+            *(_window_shard(OLD_WINDOW_DIR, each) for each in (window.shards if window else ())),
         ),
     )
 

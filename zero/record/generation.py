@@ -35,9 +35,9 @@ from zero.storage.layout import (
     GENERATION_FILE,
     LEDGER_FILE,
     MATCH_DIR,
+    OLD_WINDOW_DIR,
     PLAYER_DIR,
     PROVENANCE_FILE,
-    REPLAY_DIR,
     SELFPLAY_METRICS,
     STATE_DIRS,
     TRAINEE_DIR,
@@ -62,7 +62,7 @@ from zero.storage.manifests import (
 PLAYER_NAME = PLAYER_DIR.removeprefix(f"{CHAMPION_DIR}/")
 MANIFESTS: Mapping[str, type[BaseModel]] = {
     **dict.fromkeys((GAMES_DIR, MATCH_DIR), GameSet),
-    **dict.fromkeys((WINDOW_DIR, REPLAY_DIR), Window),
+    **dict.fromkeys((WINDOW_DIR, OLD_WINDOW_DIR), Window),
     **dict.fromkeys((CHALLENGER_DIR, TRAINEE_DIR), Checkpoint),
     CHAMPION_DIR: Champion,
 }
@@ -82,7 +82,7 @@ class State(NamedTuple):
     """Generation whose training made the champion."""
     trainee: str
     """SHA-256 (hex) of the weights that training continues from."""
-    window: tuple[WindowShard, ...] | None
+    window_shards: tuple[WindowShard, ...] | None
     """Shards of the window; None if its manifest is not on this machine."""
     player: str | None
     """With `selfplay.overlap`: SHA-256 of the weights that play the next generation's games. Otherwise None."""
@@ -412,9 +412,9 @@ class Generation:
         return read_model(Checkpoint, self.manifest_bytes(TRAINEE_DIR))
 
     @cached_property
-    def replay(self) -> Window | None:
-        """Manifest of `state/replay`."""
-        return read_model(Window, self.manifest_bytes(REPLAY_DIR))
+    def old_window(self) -> Window | None:
+        """Manifest of `state/replay`: the window that the generation started with."""
+        return read_model(Window, self.manifest_bytes(OLD_WINDOW_DIR))
 
     @cached_property
     def origins(self) -> Mapping[str, Origin]:
@@ -428,8 +428,8 @@ class Generation:
         if folder in (GAMES_DIR, MATCH_DIR):
             games = self.games if folder == GAMES_DIR else self.match
             return tuple(each.file for each in games.shards) if games else ()
-        if folder in (WINDOW_DIR, REPLAY_DIR):
-            window = self.window if folder == WINDOW_DIR else self.replay
+        if folder in (WINDOW_DIR, OLD_WINDOW_DIR):
+            window = self.window if folder == WINDOW_DIR else self.old_window
             return tuple(each.shard.file for each in window.shards) if window else ()
         if folder == CHAMPION_DIR:
             refs = [self.champion.weights] if self.champion else []
@@ -448,9 +448,9 @@ class Generation:
             return None
         restored = self.source.next_state if self.source else None
         if self.source is not None:
-            shards = restored.window if restored else None
+            shards = restored.window_shards if restored else None
         else:
-            window = self.window if entry.kind == "decision" else self.replay
+            window = self.window if entry.kind == "decision" else self.old_window
             shards = window.shards if window else None
         player, number, threshold = self.generation_id.player if self.generation_id else None, None, None
         handed_on = self.state_outs
@@ -460,7 +460,7 @@ class Generation:
             player = entry.decision.champion if self.overlap else None
             number = previous.champion_generation if previous else None
             threshold = following_threshold(self.selfplay_metrics) if self.selfplay_metrics else None
-            pairs = ((TRAINEE_DIR, CHALLENGER_DIR), (REPLAY_DIR, WINDOW_DIR))
+            pairs = ((TRAINEE_DIR, CHALLENGER_DIR), (OLD_WINDOW_DIR, WINDOW_DIR))
             handed_on = {state: self.outs[made] for state, made in pairs if made in self.outs}
         elif restored is not None:
             player, number, threshold = restored.player, restored.player_generation, restored.resign_threshold
@@ -470,7 +470,7 @@ class Generation:
             champion=entry.champion,
             champion_generation=entry.champion_generation,
             trainee=entry.trainee,
-            window=shards,
+            window_shards=shards,
             player=player,
             player_generation=number,
             resign_threshold=threshold,
@@ -489,7 +489,7 @@ class Generation:
 
 
 def in_progress(workspace: Path) -> Generation:
-    """The generation that a workspace makes, which has no ledger entry yet.
+    """The generation that `state/generation.json` names, read from the work tree, without its ledger entry.
 
     Raises:
       StorageError: state/generation.json is missing or unreadable.

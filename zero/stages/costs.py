@@ -15,9 +15,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from zero.config.params import load_params
-from zero.errors import ZeroError
 from zero.record.costs import GenerationCosts, StageCosts
+from zero.stages.inputs import Inputs
 from zero.stages.meter import Meter, worker_name
 from zero.stages.spec import ShardReceipt, read_receipts
 from zero.storage.files import canonical_line, read_manifest
@@ -47,17 +46,12 @@ class ProcessCosts(Manifest, extra="ignore"):  # older lines have an energy, `jo
 
 
 @contextlib.contextmanager
-def stage_costs(folder: Path, stage: str) -> Iterator[None]:
+def stage_costs(inputs: Inputs, stage: str) -> Iterator[None]:
     """Records what this process spends on a stage. Failing to write costs is logged and does not fail the stage."""
-    try:
-        number = read_manifest(folder, GenerationId, GENERATION_FILE).number
-        profile = load_params(folder).profile if stage in GPU_STAGES else None
-    except ZeroError:  # the stage reads the same files and reports the error
-        yield
-        return
-    path = _path(folder, number)
+    path = _path(inputs.folder, inputs.generation.number)
+    device = inputs.params.profile.device if stage in GPU_STAGES else "cpu"
     # The receipts of shards cover the child processes that played them.
-    meter = Meter(profile.device if profile else "cpu", children=stage not in SHARD_DIRS, since_start=True)
+    meter = Meter(device, children=stage not in SHARD_DIRS, since_start=True)
     over = threading.Event()
 
     def sample() -> None:

@@ -5,7 +5,6 @@ noise: the most visited move, or with a Gumbel root the move that it ranks highe
 games of even number.
 """
 
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from zero.data.records import GameColumns
 from zero.stages.collect import collect_games
 from zero.stages.executor import Progress
-from zero.stages.inputs import Inputs, read_inputs
+from zero.stages.inputs import Inputs
 from zero.stages.spec import ShardSpec, plan_shards
 from zero.statistics import wilson_interval
 from zero.storage.files import checked_path, write_manifest
@@ -24,27 +23,24 @@ from zero.storage.store import Store
 STAGE: Final = "gating"
 
 
-def run(folder: Path, store: Store, progress: Progress | None = None) -> PromotionDecision:
+def run(inputs: Inputs, store: Store, progress: Progress | None = None) -> PromotionDecision:
     """Plays the match of a generation in its workspace, and decides whether the challenger is promoted.
 
     Args:
-      folder: the workspace.
+      inputs: the workspace.
       store: finished shards, which are not played again, and weights.
       progress: called with the number of finished games and the number of games.
 
     Raises:
-      ParamsError: `params.yaml` is not valid.
       StorageError: a player is missing or corrupt, or a shard breaks the data contract each time it is played.
       WorkerError: the process that played a shard died repeatedly.
       ZeroError: this machine cannot play the shards, for example because its code digest differs.
     """
-    inputs = read_inputs(folder)
     threshold = inputs.params.gating.threshold
-
     specs = plan(inputs, store)
     challenger, champion = specs[0].weights
     origin = inputs.origin(STAGE, {"challenger": challenger, "champion": champion})
-    collected = collect_games(inputs, specs, store, origin, folder / MATCH_DIR, progress)
+    collected = collect_games(inputs, specs, store, origin, inputs.folder / MATCH_DIR, progress)
     match = match_result(collected.games)
     decision = PromotionDecision(
         lineage=inputs.generation.lineage,
@@ -57,7 +53,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Promoti
     )
 
     # Last: `zero advance` records a generation that has this file.
-    write_manifest(folder, decision, GATING_METRICS)
+    write_manifest(inputs.folder, decision, GATING_METRICS)
     return decision
 
 

@@ -1,6 +1,6 @@
 """What the stages read of a workspace: the parameters, the generation in progress, and the manifests of its folders.
 
-A stage reads them once and hands them on, so that no function below it looks for a file of the workspace by itself.
+The command of a stage reads them once and hands them on, so that no function below it looks for one of these files.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
     GENERATION_FILE,
+    OLD_WINDOW_DIR,
     PLAYER_DIR,
-    REPLAY_DIR,
     RESTORE_STATE,
     SHARD_DIRS,
     TRAINEE_DIR,
@@ -81,7 +81,7 @@ class Inputs:
     @cached_property
     def old_window(self) -> Window:
         """Of `state/replay`: the window of the generation before."""
-        return read_manifest(self.folder / REPLAY_DIR, Window)
+        return read_manifest(self.folder / OLD_WINDOW_DIR, Window)
 
     @cached_property
     def window(self) -> Window:

@@ -136,15 +136,13 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
     _remove_unless_locked(folder)
 
 
-def fetch(folder: Path, store: Store) -> Checkpoint | None:
+def fetch(inputs: Inputs, store: Store) -> Checkpoint | None:
     """Copies the outcome of a workspace's training from the store; None if the store has no complete one.
 
     Raises:
-      ParamsError: `params.yaml` is not valid.
       StorageError: an input is missing or the store does not respond.
     """
-    inputs = read_inputs(folder)
-    number = inputs.generation.number
+    folder, number = inputs.folder, inputs.generation.number
     outcome = _find_outcome(_spec(inputs), store)
     if outcome is None:
         return None
@@ -163,8 +161,8 @@ def _train(spec: TrainingSpec, store: Store, folder: Path, progress: Progress | 
     inputs = read_inputs(folder)
     if inputs.training_origin != spec.origin:
         raise LineageError(f"the files of training {spec.key()[:12]} belong to another one; start the generation again")
-    with stage_costs(folder, STAGE):
-        paths = _output_files(run(folder, progress))
+    with stage_costs(inputs, STAGE):
+        paths = _output_files(run(inputs, progress))
     # The files before the list that names them: a reader finds either a complete outcome or none.
     files = {path: store.put_file((folder / path).read_bytes()) for path in paths}
     costs = process_costs(folder, STAGE, inputs.generation.number)

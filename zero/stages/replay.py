@@ -31,14 +31,14 @@ from zero.data.validation import (
 from zero.data.window import shard_mismatch
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
-from zero.stages.inputs import Inputs, read_inputs
+from zero.stages.inputs import Inputs
 from zero.storage.files import checked_path, link_or_copy, write_atomic, write_manifest
 from zero.storage.layout import (
     GAME_LENGTHS,
     GAME_VALUES,
     GAMES_DIR,
+    OLD_WINDOW_DIR,
     QUARANTINE_DIR,
-    REPLAY_DIR,
     REPLAY_METRICS,
     WINDOW_DIR,
 )
@@ -47,7 +47,6 @@ from zero.storage.manifests import (
     NO_RESIGNATION,
     RESIGNATION,
     ExpectedProperties,
-    FileRef,
     GameSet,
     GenerationId,
     Manifest,
@@ -105,23 +104,23 @@ class RejectedShard(NamedTuple):
     is_file_corrupt: bool  # only this copy of the file; the store's copy has a digest of its own and is kept
 
 
-def run(folder: Path, store: Store) -> Window:
+def run(inputs: Inputs, store: Store) -> Window:
     """Makes `data/window` of a workspace from `data/games` and `state/replay`.
 
     Raises:
-      ParamsError: `params.yaml` is not valid, or leaves no games to learn from.
+      ParamsError: the parameters leave no games to learn from.
       StorageError: a file is missing or corrupt, or games contradict their manifest or the data contract. The shards
         concerned have been quarantined in the workspace and in `store`.
     """
-    inputs = read_inputs(folder)
-    params, generation, games, old = inputs.params, inputs.generation, inputs.game_set("selfplay"), inputs.old_window
+    folder, params, generation = inputs.folder, inputs.params, inputs.generation
+    games, old = inputs.game_set("selfplay"), inputs.old_window
     _check_generations(generation, games, old)
 
-    old_files = {entry.shard.file.path: checked_path(entry.shard.file, folder / REPLAY_DIR) for entry in old.shards}
+    old_files = {entry.shard.file.path: checked_path(entry.shard.file, folder / OLD_WINDOW_DIR) for entry in old.shards}
     histograms = GameHistograms(rules_of(params.game).max_moves)
     statistics = check_games(inputs, games, store, histograms)
     new_files = {window_name(ref): folder / GAMES_DIR / ref.file.path for ref in games.shards}
-    new = tuple(WindowShard(shard=_renamed(ref, window_name(ref)), skip_games=0) for ref in games.shards)
+    new = tuple(new_entry(ref) for ref in games.shards)
     num_games = window_size(params, generation.number, old.shards)
     shards = last_games((*old.shards, *new), num_games)
     if not shards:
@@ -146,24 +145,24 @@ def run(folder: Path, store: Store) -> Window:
     return window
 
 
-def window_size(params: Params, generation: int, old: Sequence[WindowShard]) -> int:
-    """Number of games that fit into the window of a generation; `old` is the window of the generation before.
-
-    A fraction below 1 is of the games that the lineage would have, had each generation played as many as this one.
-    """
+def window_size(params: Params, number: int, old: Sequence[WindowShard]) -> int:
+    """Number of games that fit into the window of generation `number`; `old` is the window of the one before."""
     num_games, replay = params.selfplay.num_games, params.replay
     # Counted, because earlier generations may have played another number of games.
-    if replay.window_fraction == 1.0 or (num_games == 0 and generation > 1):
-        return min(replay.window_games, num_games + sum(row.shard.num_games - row.skip_games for row in old))
-    return older_window_size(params, generation, old)
+    if replay.window_fraction == 1.0 or (num_games == 0 and number > 1):
+        return min(replay.window_games, num_games + sum(entry.num_games for entry in old))
+    return size_by_fraction(params, number, old)
 
 
-def older_window_size(params: Params, generation: int, old: Sequence[WindowShard]) -> int:
-    """The size for every fraction in generations that were recorded before 2026-11-27."""
+def size_by_fraction(params: Params, number: int, old: Sequence[WindowShard]) -> int:
+    """`window_fraction` of the games that the lineage would have, had each generation played as many as this one.
+
+    In generations that were recorded before 2026-11-27 it is the size for a fraction of 1 too.
+    """
     num_games, replay = params.selfplay.num_games, params.replay
     # Self-play begins with generation 1.
-    imported = sum(row.shard.num_games - row.skip_games for row in old if row.shard.generation == 0)
-    all_games = num_games * generation + imported
+    imported = sum(entry.num_games for entry in old if entry.shard.generation == 0)
+    all_games = num_games * number + imported
     return min(replay.window_games, max(num_games, math.ceil(replay.window_fraction * all_games)))
 
 
@@ -174,7 +173,7 @@ def last_games(shards: tuple[WindowShard, ...], window_games: int) -> tuple[Wind
     for entry in reversed(shards):  # from the newest game backwards, until the window is full
         if room == 0:
             break
-        taken = min(room, entry.shard.num_games - entry.skip_games)
+        taken = min(room, entry.num_games)
         kept.append(WindowShard(shard=entry.shard, skip_games=entry.shard.num_games - taken))
         room -= taken
     return tuple(reversed(kept))
@@ -183,6 +182,12 @@ def last_games(shards: tuple[WindowShard, ...], window_games: int) -> tuple[Wind
 def window_name(ref: ShardRef) -> str:
     """File name of a new shard in the window, which is unique across generations."""
     return f"gen-{ref.generation:04d}-{Path(ref.file.path).name}"
+
+
+def new_entry(ref: ShardRef) -> WindowShard:
+    """A new shard as an entry of the window, with its file name there."""
+    file = ref.file.model_copy(update={"path": window_name(ref)})
+    return WindowShard(shard=ref.model_copy(update={"file": file}), skip_games=0)
 
 
 def check_games(inputs: Inputs, games: GameSet, store: Store, histograms: GameHistograms) -> GameStatistics:
@@ -217,7 +222,7 @@ def check_games(inputs: Inputs, games: GameSet, store: Store, histograms: GameHi
         num_resigned += checked.end.count(RESIGNATION)
     known: list[Opening] = []
     for entry in inputs.old_window.shards:
-        path = folder / REPLAY_DIR / entry.shard.file.path
+        path = folder / OLD_WINDOW_DIR / entry.shard.file.path
         # Without visit counts, which take most of the time and memory of a window.
         known += openings_of(read_summaries(path.read_bytes(), str(path)), entry.shard.generation)
     # `expected` of the last shard: what this clause reads of it is the same for all shards.
@@ -240,12 +245,15 @@ def check_games(inputs: Inputs, games: GameSet, store: Store, histograms: GameHi
     )
 
 
-def selfplay_expected(params: Params, generation: GenerationId, champion: str, ref: ShardRef) -> ExpectedProperties:
-    """Expected properties of a self-play shard's games, from the parameters that the shard was planned with."""
+def selfplay_expected(params: Params, generation: GenerationId, player: str, ref: ShardRef) -> ExpectedProperties:
+    """Expected properties of a self-play shard's games, from the parameters that the shard was planned with.
+
+    `player`: SHA-256 of the weights that played.
+    """
     play = params.selfplay.play
     return ExpectedProperties(
         kind="selfplay",
-        weights=(champion,),
+        weights=(player,),
         seed=params.seed,
         generation=generation.number,
         first_game=ref.first_game,
@@ -337,7 +345,7 @@ def _check_generations(generation: GenerationId, games: GameSet, old: Window) ->
     too_new = [entry.shard.generation for entry in old.shards if entry.shard.generation >= generation.number]
     if old.origin.lineage != generation.lineage or too_new:
         raise StorageError(
-            f"{REPLAY_DIR} is of {old.origin.lineage} generation {max(too_new, default=old.origin.generation)}, "
+            f"{OLD_WINDOW_DIR} is of {old.origin.lineage} generation {max(too_new, default=old.origin.generation)}, "
             f"but the workspace makes {generation.lineage} generation {generation.number}; "
             "restore it with `dvc checkout --force`"
         )
@@ -352,9 +360,9 @@ def _write_window(inputs: Inputs, shards: tuple[WindowShard, ...], sources: Mapp
     for entry in shards:
         link_or_copy(sources[entry.shard.file.path], window_dir / entry.shard.file.path)
     window = Window(
-        origin=inputs.origin(STAGE, inputs.manifest_digests(GAMES_DIR, REPLAY_DIR)),
+        origin=inputs.origin(STAGE, inputs.manifest_digests(GAMES_DIR, OLD_WINDOW_DIR)),
         shards=shards,
-        num_games=sum(entry.shard.num_games - entry.skip_games for entry in shards),
+        num_games=sum(entry.num_games for entry in shards),
         num_positions=sum(entry.shard.num_positions for entry in shards) - skipped,
     )
     write_manifest(window_dir, window)
@@ -365,8 +373,4 @@ def _skipped_positions(entry: WindowShard, path: Path) -> int:
     """Number of positions in the games of a shard that are too old for the window."""
     if not entry.skip_games:
         return 0
-    return int(read_records(path.read_bytes(), str(path)).move_offsets[entry.skip_games])
-
-
-def _renamed(ref: ShardRef, name: str) -> ShardRef:
-    return ref.model_copy(update={"file": FileRef(path=name, sha256=ref.file.sha256, num_bytes=ref.file.num_bytes)})
+    return int(read_summaries(path.read_bytes(), str(path)).move_offsets[entry.skip_games])

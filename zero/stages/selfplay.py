@@ -15,7 +15,7 @@ from zero.config.params import Params, SelfplayParams
 from zero.errors import LineageError, StorageError
 from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.stages.executor import Progress
-from zero.stages.inputs import Inputs, read_inputs
+from zero.stages.inputs import Inputs
 from zero.stages.resignation import calibrate
 from zero.stages.spec import ShardSpec, plan_shards
 from zero.storage.files import checked_path, read_manifest, write_manifest
@@ -29,31 +29,29 @@ if TYPE_CHECKING:
 STAGE: Final = "selfplay"
 
 
-def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet:
+def run(inputs: Inputs, store: Store, progress: Progress | None = None) -> GameSet:
     """Plays the self-play games of a generation in its workspace, and measures them.
 
     Args:
-      folder: the workspace.
+      inputs: the workspace.
       store: finished shards, which are not played again, and weights.
       progress: called with the number of finished games and the number of games.
 
     Raises:
-      ParamsError: `params.yaml` is not valid.
       StorageError: the champion is missing or corrupt, or a shard breaks the data contract each time it is played.
       WorkerError: the process that played a shard died repeatedly.
       ZeroError: this machine cannot play the shards, for example because its code digest differs.
     """
     from zero.stages.collect import collect_games  # imports the kernels, which planning does not need
 
-    inputs = read_inputs(folder)
-
+    folder, generation = inputs.folder, inputs.generation
     specs = plan(inputs, store)
+    # "champion" also where an earlier champion plays (`selfplay.overlap`): recorded manifests have that key.
     origin = inputs.origin(STAGE, {"champion": inputs.player.weights.sha256})
     if not specs:
         return _write_no_games(folder, origin)
     collected = collect_games(inputs, specs, store, origin, folder / GAMES_DIR, progress)
-    metrics = selfplay_metrics(collected.games, inputs.params.selfplay, inputs.generation.resign_threshold)
-
+    metrics = selfplay_metrics(collected.games, inputs.params.selfplay, generation.resign_threshold)
     # After the games: `_measured_threshold` compares both, to see whether this stage is finished.
     write_manifest(folder, metrics, SELFPLAY_METRICS)
     return collected.game_set

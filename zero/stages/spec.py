@@ -162,7 +162,7 @@ def plan_shards(
       kind: the stage.
       stage: the parameters of that stage.
       generation: the generation to play.
-      weights: SHA-256 of the champion for self-play; of the challenger and the champion for gating.
+      weights: SHA-256 of the player for self-play; of the challenger and the champion for gating.
       resign_threshold: see `ShardSpec`; ignored if no game of the stage may resign.
     """
     engine, lock_file, profile = code_digest(kind), lock_file_digest(), shard_profile(params.profile)

@@ -34,7 +34,7 @@ from zero.stages.checkpoints import (
     remove_checkpoints,
     save_checkpoint,
 )
-from zero.stages.inputs import Inputs, read_inputs
+from zero.stages.inputs import Inputs
 from zero.stages.spec import lock_file_digest
 from zero.storage.files import (
     canonical_json,
@@ -101,19 +101,18 @@ class Trained(NamedTuple):
     optimizer: bytes
 
 
-def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
+def run(inputs: Inputs, progress: Progress | None = None) -> Checkpoint:
     """Trains in a workspace. Writes `models/challenger`, the metrics and the curve; resumes an interrupted training.
 
     Args:
-      folder: the workspace.
+      inputs: the workspace.
       progress: called after each step with the number of steps done and the steps of this generation.
 
     Raises:
-      ParamsError: `params.yaml` is not valid, does not fit the trainee, or makes training diverge.
+      ParamsError: the parameters do not fit the trainee, or make training diverge.
       StorageError: a file is missing or corrupt, or cannot be written.
       WorkerError: a training process died.
     """
-    inputs = read_inputs(folder)
     params, number, window = inputs.params, inputs.generation.number, inputs.window
     check_trainee(inputs.trainee, params)
 
@@ -127,7 +126,7 @@ def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
 
     checkpoint = _write_challenger(inputs, trained, health)
     _write_metrics(inputs, window, trained, health)
-    remove_checkpoints(folder)  # only now: after a crash during the writes above, training resumes
+    remove_checkpoints(inputs.folder)  # only now: after a crash during the writes above, training resumes
     log.info("generation %d: trained to step %d, loss %.4f", number, trained.step, trained.curve[-1].loss)
     for line in health.lines():
         log.warning("generation %d: %s", number, line)

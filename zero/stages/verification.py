@@ -24,7 +24,7 @@ from zero.search.streams import next_below, stream_of
 from zero.stages import gating, selfplay
 from zero.stages.collect import size_limits
 from zero.stages.executor import Progress, play_all
-from zero.stages.inputs import Inputs, read_inputs
+from zero.stages.inputs import Inputs
 from zero.stages.spec import PartialShard, ShardSpec
 from zero.storage.files import checked_path, write_manifest
 from zero.storage.layout import QUARANTINE_DIR, SHARD_DIRS, VERIFICATION_METRICS
@@ -86,11 +86,11 @@ class Difference(NamedTuple):
         )
 
 
-def run(folder: Path, store: Store, progress: Progress | None = None) -> VerificationMetrics:
+def run(inputs: Inputs, store: Store, progress: Progress | None = None) -> VerificationMetrics:
     """Re-executes sampled shards of a workspace's generation, and compares them with the recorded ones.
 
     Args:
-      folder: the workspace.
+      inputs: the workspace.
       store: its weights and shards. The re-execution uses a temporary store of its own, so that it finds no results.
       progress: called with the number of finished games and the number of games.
 
@@ -98,8 +98,6 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Verific
       MismatchError: a game differs; its shard has been quarantined.
       LineageError: this machine cannot re-execute the shards, because it would plan them differently.
     """
-    inputs = read_inputs(folder)
-
     sample = [
         *_sample(inputs, "selfplay", selfplay.plan(inputs, store)),
         *_sample(inputs, "gating", gating.plan(inputs, store)),
@@ -109,12 +107,12 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Verific
         for digest in {digest for shard in sample for digest in shard.spec.weights}:
             second.put_weights(store.get_weights(digest))
         _reexecute(inputs, sample, second, progress)
-        compared = [_compare(folder, shard, store, second) for shard in sample]
+        compared = [_compare(inputs.folder, shard, store, second) for shard in sample]
 
     metrics = VerificationMetrics(
         selfplay=_verified("selfplay", sample, compared), gating=_verified("gating", sample, compared)
     )
-    write_manifest(folder, metrics, VERIFICATION_METRICS)
+    write_manifest(inputs.folder, metrics, VERIFICATION_METRICS)
     return metrics
 
 

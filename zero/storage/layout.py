@@ -9,8 +9,8 @@ from zero.config.settings import STATE_FOLDER
 
 CHAMPION_DIR = "state/champion"
 TRAINEE_DIR = "state/trainee"
-REPLAY_DIR = "state/replay"
-STATE_DIRS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
+OLD_WINDOW_DIR = "state/replay"
+STATE_DIRS = (CHAMPION_DIR, TRAINEE_DIR, OLD_WINDOW_DIR)
 """What a generation starts from. DVC tracks each by a file beside it, such as `state/champion.dvc`."""
 RESTORE_STATE = (
     f"restore it in the workspace with `git checkout HEAD -- state && dvc checkout --force {' '.join(STATE_DIRS)}`"

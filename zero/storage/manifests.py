@@ -80,6 +80,11 @@ class WindowShard(Manifest):
     skip_games: int
     """Number of games at the start of the shard that are too old for the window."""
 
+    @property
+    def num_games(self) -> int:
+        """Number of its games that are in the window."""
+        return self.shard.num_games - self.skip_games
+
 
 class Window(Manifest):
     """`data/window`: the games that the network is trained on, oldest first."""
@@ -248,7 +253,7 @@ class ExpectedProperties(Manifest):
     resign_threshold: float
     """A player resigns below it; NO_RESIGNATION: never."""
     weights: Annotated[tuple[Sha256, ...], Field(min_length=1, max_length=2)]
-    """SHA-256 of the champion's weights for self-play; of the challenger's and the champion's for gating."""
+    """SHA-256 of the weights of each player: one for self-play; the challenger's and the champion's for gating."""
     seed: int
     generation: int
     first_game: int
