@@ -52,7 +52,7 @@ from zero.network.profile import resolve_here, this_machine
 from zero.players.build import identify, resolve_player
 from zero.players.networks import SHIPPED_PREFIX, ResolvedNetwork
 from zero.players.spec import parse_player
-from zero.record.ledger import generation_tag, lineages
+from zero.record.ledger import generation_tag, lineages_here
 from zero.record.lineages import ProjectRecord
 from zero.storage.files import locked, read_manifest, write_atomic, write_manifest
 from zero.storage.layout import TRAINING_METRICS, workspace_dir
@@ -115,7 +115,7 @@ class SeedRun:
             self._say(f"failed: {error}")
 
     def _make_lineage(self) -> None:
-        if self._lineage in lineages(self._home):
+        if self._lineage in lineages_here(self._home):
             return
         if newest_tagged(self._home, self._lineage) >= 0:  # killed before the pushed workspace had its name
             self._zero("restore", self._lineage)

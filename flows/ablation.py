@@ -15,7 +15,6 @@ from zero.config.params import ExecutorKind, preset_text, presets
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import ParamsError
 from zero.lineage.workspace import committed_ledger
-from zero.record.ledger import parse_ledger
 from zero.storage.files import write_atomic
 from zero.storage.layout import workspace_dir
 from zero.storage.vcs import git
@@ -50,7 +49,7 @@ def ablation(
     lineages = [make_lineage(home, f"{name}-{architecture}", preset, architecture) for architecture in architectures]
     for lineage in lineages:
         workspace = workspace_dir(home, lineage)
-        if parse_ledger(committed_ledger(workspace), lineage)[-1].generation == 0:
+        if committed_ledger(workspace)[1][-1].generation == 0:
             generation(lineage, executor)
         else:  # the run before may have been killed between the commit and its tag
             run_zero(workspace, "prepare", lineage, listen=get_run_logger().info)

@@ -59,7 +59,7 @@ def test_unreadable_parameters_fail_only_when_they_are_used(tmp_path):
     found = resolve_network(tmp_path, str(source))
     assert found.weights == data
     with pytest.raises(ParamsError, match=r"params\.yaml of weights\.safetensors: .*of_another_version"):
-        _ = found.params
+        _ = found.read_params()
 
 
 def test_missing_weights_are_reported_with_the_remedy(begun, tmp_path):

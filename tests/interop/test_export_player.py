@@ -31,7 +31,7 @@ def test_a_player_has_the_attestation_of_the_generation_that_made_it(recorded: L
 def test_it_is_played_with_its_own_parameters(recorded: Lineage, tmp_path):
     export_player(recorded.home, "tiny", tmp_path / "player")
     found = resolve_network(tmp_path, str(tmp_path / "player/weights.safetensors"))
-    assert found.params == parse_params(recorded.show("tiny/gen-0001", "params.yaml"))
+    assert found.read_params() == parse_params(recorded.show("tiny/gen-0001", "params.yaml"))
 
 
 @pytest.mark.parametrize("source, number", [("kid", 2), ("tiny", 4), ("tiny/gen-0003", 3)])
@@ -86,7 +86,7 @@ def test_a_corrupt_player_is_rejected(recorded: Lineage, tmp_path, name, kind, m
 def test_a_shipped_player_is_checked(recorded: Lineage, tmp_path, monkeypatch):
     export_player(recorded.home, "tiny", tmp_path / "shipped/toy")
     monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "shipped")
-    assert resolve_network(tmp_path, "toy").params == parse_params(recorded.show("tiny/gen-0001", "params.yaml"))
+    assert resolve_network(tmp_path, "toy").read_params() == parse_params(recorded.show("tiny/gen-0001", "params.yaml"))
     weights = tmp_path / "shipped/toy/weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     with pytest.raises(StorageError, match="are not those of its signed attestation"):

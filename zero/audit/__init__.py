@@ -27,7 +27,7 @@ from zero.errors import LineageError, ServerError
 from zero.progress import Progress
 from zero.record.generation import Generation
 from zero.record.history import LineageHistory, known_lineages
-from zero.record.ledger import generation_tag
+from zero.record.ledger import generation_tag, parse_tag
 from zero.record.lineages import ProjectRecord
 from zero.tracking.audit import read_catalogue
 
@@ -85,11 +85,10 @@ def _chosen(record: ProjectRecord, home: Path, target: str) -> list[Generation]:
             raise LineageError(f"no lineage in {home} yet; make one with `zero new go9`")
         found = [each for name in names for each in record.ancestry(name)]
     else:
-        lineage, slash, number = target.partition("/")
-        digits = number.removeprefix("gen-")
-        if slash and (not digits.isdecimal() or generation_tag(lineage, int(digits)) != target):
+        lineage, last = parse_tag(target) or (target, None)
+        if "/" in lineage:
             raise LineageError(f"{target!r} is not a generation; name a lineage (go9) or a tag (go9/gen-0012)")
-        found = record.ancestry(lineage, int(digits) if slash else None)
+        found = record.ancestry(lineage, last)
     return list({each.tag: each for each in found}.values())
 
 

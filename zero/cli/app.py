@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from zero.config.params import PARAMS_FILE, preset_text, presets
 from zero.config.settings import PROGRESS_OFF, Settings, home_dir
 from zero.errors import LineageError, ZeroError
-from zero.record.ledger import lineages
+from zero.record.ledger import lineages_here
 from zero.storage.vcs import git
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ TOOLS = "Tools"
 
 def complete_lineage(incomplete: str) -> list[str]:
     """Names of lineages for the shell's completion."""
-    return [name for name in lineages(home_dir()) if name.startswith(incomplete)]
+    return [name for name in lineages_here(home_dir()) if name.startswith(incomplete)]
 
 
 def complete_tag(incomplete: str) -> list[str]:

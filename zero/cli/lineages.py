@@ -301,9 +301,9 @@ def _track(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> str:
 
 
 def _names(home: Path, lineage: str) -> list[str]:
-    from zero.record.ledger import find_workspace, lineages
+    from zero.record.ledger import find_workspace, lineages_here
 
     if lineage:
         find_workspace(home, lineage)
         return [lineage]
-    return lineages(home)
+    return lineages_here(home)

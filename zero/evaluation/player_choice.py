@@ -61,7 +61,7 @@ def _choose(home: Path, ledger: Sequence[LedgerEntry], champion: str, shipped: s
     other = resolve_network(home, shipped)
     try:
         own = resolve_network(home, champion)
-        own_params, other_params = own.params, other.params
+        own_params, other_params = own.read_params(), other.read_params()
     except ZeroError as error:  # for example, the champion's weights are not on this machine
         return False, str(error)
     if own_params and other_params and own_params.game != other_params.game:

@@ -19,13 +19,13 @@ from zero.errors import LineageError, StorageError
 from zero.network.weights import load_network
 from zero.players.networks import (
     SHIPPED_DIR,
-    TAG_PATTERN,
     check_player_files,
     read_player_folder,
     resolve_network,
     shipped_name,
 )
 from zero.record.generation import Generation
+from zero.record.ledger import parse_tag
 from zero.record.lineages import ProjectRecord, champion_maker
 from zero.storage.files import write_atomic
 from zero.storage.layout import KEY_FILE, PROVENANCE_FILE, WEIGHTS_FILE
@@ -69,11 +69,11 @@ def export_player(home: Path, name: str, out: Path) -> int:
 def _champion_files(home: Path, name: str) -> dict[str, bytes]:
     """Files of the player folder of a recorded champion, by name, checked."""
     network = resolve_network(home, name)
-    match = TAG_PATTERN.match(network.name)
-    if match is None:
+    parsed = parse_tag(network.name)
+    if parsed is None:
         raise LineageError(f"{name} is not a recorded generation; give a lineage, or a generation such as go9/gen-0012")
     with ProjectRecord(home) as record:
-        maker = champion_maker(record, match["lineage"], int(match["number"]))
+        maker = champion_maker(record, *parsed)
         files = {Path(file).name: _recorded(maker, file) for file in (PARAMS_FILE, PROVENANCE_FILE, KEY_FILE)}
     files[WEIGHTS_FILE] = network.weights
     check_player_files(files, maker.tag)

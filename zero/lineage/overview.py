@@ -11,7 +11,7 @@ from zero.config.params import PARAMS_FILE
 from zero.config.settings import servers
 from zero.errors import LineageError
 from zero.lineage.workspace import writer_of
-from zero.record.ledger import find_workspace, generation_tag, lineages, read_ledger
+from zero.record.ledger import find_workspace, generation_tag, lineages_here, read_ledger
 from zero.record.texts import decision_word, entry_lines, entry_sentence, score_text
 from zero.storage.layout import LEDGER_FILE, workspace_dir
 
@@ -23,7 +23,7 @@ CONNECT_SECONDS = 0.2
 
 def overview_lines(home: Path) -> list[str]:
     """The lineages, the servers that answer, and the next commands."""
-    zero, names = zero_command(), lineages(home)
+    zero, names = zero_command(), lineages_here(home)
     shipped = (f"{zero} play shipped:go9", "play 9x9 Go now, against a player that is included")
     page, commands = (f"{zero} web", "play and look at games in the browser"), (f"{zero} --help", "all commands")
     if not names and not (home / PARAMS_FILE).exists():

@@ -22,7 +22,7 @@ from zero.record.attestation import check_key, decision_attestation, write_attes
 from zero.record.costs import notes_ref, read_note, write_note
 from zero.record.generation import Generation, in_progress, required
 from zero.record.history import Line
-from zero.record.ledger import append_entry, entry_of, generation_tag, last_line_digest, parse_ledger
+from zero.record.ledger import append_entry, entry_of, generation_tag, last_line_digest
 from zero.record.lineages import data_cache
 from zero.record.metrics import following_threshold
 from zero.record.objects import CommittedFiles, GitReader
@@ -71,7 +71,7 @@ def prepare(workspace: Path) -> GenerationId:
     """
     check_workspace(workspace)
     check_key(workspace)
-    entry = parse_ledger(committed_ledger(workspace), LEDGER_FILE)[-1]
+    entry = committed_ledger(workspace)[1][-1]
     if not (workspace / GENERATION_FILE).exists():
         git(workspace, "checkout", "HEAD", "--", GENERATION_FILE)
     if current_generation(workspace).number <= entry.generation:
@@ -94,7 +94,7 @@ def advance(workspace: Path, number: int | None = None) -> Advanced:
     check_workspace(workspace)
     current = current_generation(workspace)
     number = current.number if number is None else number
-    ledger = parse_ledger(committed_ledger(workspace), LEDGER_FILE)
+    _, ledger = committed_ledger(workspace)
     if number > ledger[-1].generation + 1 or number < 0:
         raise LineageError(
             f"generation {number} of {current.lineage} is not the next one, which is {ledger[-1].generation + 1}; "
@@ -103,12 +103,12 @@ def advance(workspace: Path, number: int | None = None) -> Advanced:
     if number == ledger[-1].generation + 1:
         check_key(workspace)
         _commit(workspace, current.lineage, number)
-        ledger = parse_ledger(committed_ledger(workspace), LEDGER_FILE)
-    return advanced(workspace, entry_of(ledger, number), ledger[-1])
+        _, ledger = committed_ledger(workspace)
+    return complete(workspace, entry_of(ledger, number), ledger[-1])
 
 
-def advanced(workspace: Path, entry: LedgerEntry, last: LedgerEntry) -> Advanced:
-    """A recorded generation, after what follows the commit of the `last` entry is complete."""
+def complete(workspace: Path, entry: LedgerEntry, last: LedgerEntry) -> Advanced:
+    """Does what is left to do after the commit of the `last` entry (`finish`); returns the generation of `entry`."""
     if current_generation(workspace).number <= last.generation:
         finish(workspace, last)
     tag = generation_tag(entry.lineage, entry.generation)
@@ -226,8 +226,8 @@ def _note_costs(workspace: Path, entry: LedgerEntry) -> list[str]:
 def _commit(workspace: Path, lineage: str, number: int) -> None:
     """Commits a finished generation with its ledger entry and attestation."""
     generation = in_progress(workspace)
-    text = committed_ledger(workspace)
-    previous = parse_ledger(text, LEDGER_FILE)[-1]
+    text, ledger = committed_ledger(workspace)
+    previous = ledger[-1]
     message = f"generation {number} of {lineage} is not finished; run `dvc repro` in {workspace}"
     if previous.kind != "start":
         message += (

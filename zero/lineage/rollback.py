@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from zero.config.params import load_params, params_digest
 from zero.errors import LineageError
-from zero.lineage.registry import Advanced, advanced, commit_record, finish, roll_forward
+from zero.lineage.registry import Advanced, commit_record, complete, finish, roll_forward
 from zero.lineage.workspace import (
     STAGE_FILES,
     check_name,
@@ -38,6 +38,7 @@ from zero.record.ledger import (
     last_line_digest,
     line_digest,
     parse_ledger,
+    parse_tag,
     read_ledger,
 )
 from zero.record.provenance import PARENT, SOURCE, Resource
@@ -78,12 +79,11 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
     """
     check_workspace(workspace)
     check_key(workspace)
-    text = committed_ledger(workspace)
-    ledger = parse_ledger(text, LEDGER_FILE)
+    text, ledger = committed_ledger(workspace)
     head = ledger[-1]
     # An earlier call made this commit and was killed afterwards, so only the rest is left to do.
     if head.source is not None and head.source.tag == tag and head.kind == "rollback":
-        return advanced(workspace, head, head)
+        return complete(workspace, head, head)
     known = entry_of(ledger, _check_older(head, tag))
     if (workspace / GENERATION_FILE).exists() and current_generation(workspace).number <= head.generation:
         finish(workspace, head)
@@ -100,7 +100,7 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
     # Only what a rollback changes: another file may have changed after the check of the workspace.
     changed = git(workspace, "ls-tree", "--name-only", "HEAD", "--", *STAGE_FILES, "state", "record").split()
     commit_record(workspace, f"{head.lineage}: generation {entry.generation}, rolled back to {tag}", *changed)
-    return advanced(workspace, entry, entry)
+    return complete(workspace, entry, entry)
 
 
 def branch(home: Path, tag: str, lineage: str) -> Advanced:
@@ -125,7 +125,7 @@ def branch(home: Path, tag: str, lineage: str) -> Advanced:
         finish(building, entry)
         for folder in ("data", "models"):
             shutil.rmtree(building / folder, ignore_errors=True)  # the source's, which DVC's cache keeps
-    return advanced(target, entry, entry)
+    return complete(target, entry, entry)
 
 
 def restore_next_state(home: Path, tag: str, folder: Path) -> RestoredState:
@@ -163,20 +163,20 @@ def entry_at(home: Path, tag: str) -> LedgerEntry:
 
 def _check_older(head: LedgerEntry, tag: str) -> int:
     """Number of `tag`, which must be a generation of the lineage older than its head."""
-    lineage, _, digits = tag.rpartition("/gen-")
-    newest = generation_tag(head.lineage, head.generation)
-    if not digits.isdecimal() or generation_tag(lineage, int(digits)) != tag:
+    parsed, newest = parse_tag(tag), generation_tag(head.lineage, head.generation)
+    if parsed is None:
         raise LineageError(f"{tag!r} is not a tag of a generation; name one such as {newest}")
+    lineage, number = parsed
     if lineage != head.lineage:
         raise LineageError(
             f"{tag} belongs to lineage {lineage!r}, not to {head.lineage!r}; to start a lineage there: "
             f"`zero branch {lineage} {tag} NEW`"
         )
-    if int(digits) == head.generation:
+    if number == head.generation:
         raise LineageError(f"{tag} is the head of {head.lineage}; there is nothing to roll back")
-    if int(digits) > head.generation:
+    if number > head.generation:
         raise LineageError(f"{tag} is newer than the head of {head.lineage}, {newest}; name an older generation")
-    return int(digits)
+    return number
 
 
 def _write_record(
@@ -253,4 +253,4 @@ def _branched_before(home: Path, tag: str, lineage: str, target: Path) -> Advanc
         raise LineageError(f"lineage {lineage!r} exists already; choose another name")
     if not target.exists():
         restore_lineage(home, lineage)
-    return advanced(target, ledger[0], ledger[0])
+    return complete(target, ledger[0], ledger[0])

@@ -436,11 +436,10 @@ def _write_first_state(folder: Path, lineage: str, params: Params, progress: Pro
     write_atomic(folder / LEDGER_FILE, append_entry("", entry).encode())
 
 
-def committed_ledger(workspace: Path) -> str:
-    """Text of the ledger at HEAD, after a check of its chain."""
+def committed_ledger(workspace: Path) -> tuple[str, tuple[LedgerEntry, ...]]:
+    """Text and entries of the ledger at HEAD, after a check of its chain."""
     text = git(workspace, "show", f"HEAD:{LEDGER_FILE}")
-    parse_ledger(text, str(workspace / LEDGER_FILE))
-    return text
+    return text, parse_ledger(text, str(workspace / LEDGER_FILE))
 
 
 def current_generation(workspace: Path) -> GenerationId:

@@ -53,7 +53,7 @@ class PlaySettings(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Games in play: G slots, P players, T = G * P trees; player p has tree s * P + p in slot s."""
+    """Games in play: G slots, P players, G * P trees; player p has tree s * P + p in slot s."""
 
     game: np.ndarray  # [G] int32, index of the game within the shard, or IDLE
     positions: Position  # leading axis G
@@ -83,7 +83,7 @@ class Batch(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Records of the games of a shard: M games of up to T moves (in `Slots`, T counts trees)."""
+    """Records of the games of a shard: M games of up to T moves."""
 
     streams: np.ndarray  # [M, 3] uint64
     actions: np.ndarray  # [M, T] int16

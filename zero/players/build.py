@@ -76,7 +76,7 @@ def resolve_player(
     """Finds the network of a player, if it has one, and settles its search.
 
     If the network's own parameters are unknown (a bare weight file, a model version), those of the project's
-    `params.yaml` are used. If the spec has no number of simulations, the gate's is used.
+    `params.yaml` are used. If the spec has no number of simulations, that of gating is used.
 
     Args:
       home: the project's folder.
@@ -90,20 +90,20 @@ def resolve_player(
     if not spec.has_network:
         return ResolvedPlayer(spec, None)
     network = network or resolve_network(home, spec.argument)
-    own_params = network.params
+    own_params = network.read_params()
     params = own_params or load_project_params(home)
     default = max(params.gating.num_simulations, SESSION_SIMULATIONS) if for_session else params.gating.num_simulations
     simulations = 0 if spec.kind == "raw" else spec.int_option("simulations", default, 0, MAX_SIMULATIONS)
     resign = spec.resign_threshold()
-    params = params.model_copy(update={"search": _search_params(spec, params.search, for_session)})
+    searched = params.model_copy(update={"search": _search_params(spec, params.search, for_session)})
     precision = local_precision(params.profile)  # fp32 if this machine lacks the network's bf16
     name = " ".join([network.name, *(f"{key}={spec.options[key]}" for key in SEARCH_OPTIONS if key in spec.options)])
     setup = NetworkSetup(
-        id=network_id(name, sha256_bytes(network.weights), params, simulations, resign, precision),
+        id=network_id(name, sha256_bytes(network.weights), searched, simulations, resign, precision),
         weights=network.weights,
         params=own_params,
-        search=params.search,
-        profile=params.profile,
+        search=searched.search,
+        profile=searched.profile,
         num_simulations=simulations,
         resign_threshold=resign,
     )

@@ -22,7 +22,7 @@ from zero.config.params import PARAMS_FILE, Params, parse_params
 from zero.config.settings import tracking_uri
 from zero.errors import LineageError, ParamsError, ServerError, StorageError
 from zero.network.profile import resolve_here
-from zero.record.ledger import find_workspace, lineages
+from zero.record.ledger import find_workspace, lineages_here, parse_tag
 from zero.record.provenance import read_envelope, signed_by
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, KEY_FILE, PROVENANCE_FILE, WEIGHTS_FILE
@@ -30,7 +30,6 @@ from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, KEY_FILE, PROVENAN
 if TYPE_CHECKING:
     from zero.record.generation import Generation
 
-TAG_PATTERN = re.compile(r"^(?P<lineage>[^/]+)/gen-(?P<number>\d+)$")
 MODEL_PATTERN = re.compile(r"^models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>\d+))$")
 SHIPPED_PREFIX = "shipped:"
 SHIPPED_DIR = Path(__file__).with_name("shipped")
@@ -49,8 +48,7 @@ class ResolvedNetwork(NamedTuple):
     params_file: bytes | None = None
     """Content of its `params.yaml`; None if unknown."""
 
-    @property
-    def params(self) -> Params | None:
+    def read_params(self) -> Params | None:
         """The parameters that it was made with; None if unknown.
 
         Raises:
@@ -77,8 +75,8 @@ def resolve_network(home: Path, name: str) -> ResolvedNetwork:
         return _file(path)
     if name.startswith("models:/"):
         return _model(home, name)
-    if match := TAG_PATTERN.match(name):
-        return _champion(home, match["lineage"], name)
+    if parsed := parse_tag(name):
+        return _champion(home, parsed[0], name)
     if "/" in name or path.suffix:  # not the name of a lineage
         raise StorageError(
             f"cannot find the file {name}; give a weight file, a lineage, or a generation such as go9/gen-0012"
@@ -104,7 +102,7 @@ def shipped_name(home: Path, name: str) -> str | None:
             names = " or ".join(f"{SHIPPED_PREFIX}{each}" for each in known)
             raise LineageError(f"unknown shipped player {shipped!r}; give {names}")
         return shipped
-    return name if name in shipped_players() and name not in lineages(home) and not Path(name).is_file() else None
+    return name if name in shipped_players() and name not in lineages_here(home) and not Path(name).is_file() else None
 
 
 def shipped_generation(name: str) -> int:
@@ -114,7 +112,7 @@ def shipped_generation(name: str) -> int:
 
 def is_ambiguous(home: Path, name: str) -> bool:
     """True if both a lineage in this project and a shipped player have this name."""
-    return name in shipped_players() and name in lineages(home) and not Path(name).is_file()
+    return name in shipped_players() and name in lineages_here(home) and not Path(name).is_file()
 
 
 def weights_of(generation: "Generation", sha256: str) -> bytes | None:

@@ -20,7 +20,8 @@ from zero.errors import ParamsError, did_you_mean
 from zero.storage.manifests import NO_RESIGNATION
 
 KINDS = ("random", "rollout", "gnugo", "leelaz", "gtp", "raw")
-"""Prefixes before a colon. A spec without one names a network."""
+"""Kinds of player: the text before the first colon or comma. Any other text is the name of a network, such as
+`shipped:go9`; a spec of kind `raw` also names one."""
 KIND_PATTERN = re.compile("[:,]")
 SEARCH_OPTIONS = {
     "root": None,

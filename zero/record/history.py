@@ -9,15 +9,14 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from zero.errors import LineageError
-from zero.record.ledger import FIRST_KINDS
+from zero.record.ledger import FIRST_KINDS, parse_tag
 from zero.record.objects import GitReader
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import KEY_FILE, LEDGER_FILE, workspace_dir
+from zero.storage.layout import KEY_FILE, LEDGER_FILE, workspace_dir, workspaces_dir
 from zero.storage.manifests import LedgerEntry
 from zero.storage.vcs import git
 
 BRANCH_PATTERN = re.compile(r"^refs/(?:heads|remotes/[^/]+)/lineage/([a-z][a-z0-9-]*)$")
-TAG_PATTERN = re.compile(r"^([a-z][a-z0-9-]*)/gen-\d{4,}$")
 
 
 class Line(NamedTuple):
@@ -91,8 +90,8 @@ def known_lineages(home: Path) -> list[str]:
     names = git(home, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").split()
     branches = {match[1] for match in map(BRANCH_PATTERN.match, names) if match}
     tags = git(home, "for-each-ref", "--format=%(refname:strip=2)", "refs/tags/*/gen-*").split()
-    branches |= {match[1] for match in map(TAG_PATTERN.match, tags) if match}
-    folder = workspace_dir(home, "any").parent
+    branches |= {parsed[0] for parsed in map(parse_tag, tags) if parsed}
+    folder = workspaces_dir(home)
     made = {path.parent.parent.name for path in folder.glob(f"*/{LEDGER_FILE}")} if folder.is_dir() else set()
     return sorted(branches | {name for name in made if not name.startswith(".")})
 
@@ -118,7 +117,7 @@ def open_history(home: Path, lineage: str) -> Iterator[LineageHistory]:
     project = _repository(home, lineage)
     workspace = _repository(folder, lineage) if (folder / ".git").exists() else None
     source = workspace if workspace is not None and workspace.head and not _is_behind(workspace, project) else project
-    tags = [tag for tag in project.tags if TAG_PATTERN.match(tag)]
+    tags = [tag for tag in project.tags if parse_tag(tag)]
     lost = source.head is None and bool(tags)
     if lost:
         # By length first: as text, gen-10000 sorts before gen-9999.

@@ -11,19 +11,27 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from zero.config.settings import STATE_FOLDER
 from zero.errors import LineageError
 from zero.storage.files import canonical_line, sha256_bytes
-from zero.storage.layout import LEDGER_FILE, workspace_dir
+from zero.storage.layout import LEDGER_FILE, workspace_dir, workspaces_dir
 from zero.storage.manifests import LedgerEntry
 
 FIRST_PREVIOUS = "0" * 64
 FIRST_KINDS = ("start", "branch")
+NAME_PATTERN = re.compile(r"^[a-z][a-z0-9-]{0,39}$")
+"""Name of a lineage."""
+TAG_PATTERN = re.compile(r"^([a-z][a-z0-9-]{0,39})/gen-(\d{4,})$")
 
 
 def generation_tag(lineage: str, number: int) -> str:
     """Tag of a generation, such as `go9/gen-0012`."""
     return f"{lineage}/gen-{number:04d}"
+
+
+def parse_tag(tag: str) -> tuple[str, int] | None:
+    """Lineage and number of a generation's tag; None if the text is not such a tag."""
+    match = TAG_PATTERN.match(tag)
+    return (match[1], int(match[2])) if match and generation_tag(match[1], int(match[2])) == tag else None
 
 
 def parse_ledger(text: str, source: str) -> tuple[LedgerEntry, ...]:
@@ -113,12 +121,9 @@ def _restore(source: str) -> str:
     return f"restore it with `git -C {path.parent} checkout HEAD -- {path.name}`"
 
 
-NAME_PATTERN = re.compile(r"^[a-z][a-z0-9-]{0,39}$")
-
-
-def lineages(home: Path) -> list[str]:
-    """Names of the lineages with a workspace in this project."""
-    folder = home / STATE_FOLDER / "workspaces"
+def lineages_here(home: Path) -> list[str]:
+    """Names of the lineages with a workspace in this project; `known_lineages` has all that it knows."""
+    folder = workspaces_dir(home)
     names = [p.name for p in folder.iterdir() if (p / LEDGER_FILE).exists()] if folder.is_dir() else []
     return sorted(name for name in names if NAME_PATTERN.match(name))
 
@@ -127,10 +132,13 @@ def find_workspace(home: Path, lineage: str) -> Path:
     """Workspace of a lineage.
 
     Raises:
-      LineageError: this project has no such lineage.
+      LineageError: this project has no workspace of the lineage.
     """
     folder = workspace_dir(home, lineage)
     if not (folder / LEDGER_FILE).exists():
-        known = ", ".join(lineages(home)) or "none yet"
-        raise LineageError(f"unknown lineage {lineage!r}; known are: {known}; make it with `zero new {lineage}`")
+        known = ", ".join(lineages_here(home)) or "none yet"
+        raise LineageError(
+            f"unknown lineage {lineage!r}; known are: {known}; make it with `zero new {lineage}`, or restore it with "
+            f"`zero restore {lineage}` if its branch exists"
+        )
     return folder

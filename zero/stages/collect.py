@@ -29,7 +29,7 @@ from zero.storage.manifests import FileRef, GameSet, Origin, ShardRef
 from zero.storage.store import Store, StoredShard
 
 MAX_ROUNDS = 3
-"""How often a shard is played that is corrupt in the store or breaks the data contract."""
+"""Maximum number of times that a shard is played which is corrupt in the store or breaks the data contract."""
 
 log = logging.getLogger(__name__)
 

@@ -47,7 +47,10 @@ class ProcessCosts(Manifest, extra="ignore"):  # older lines have an energy, `jo
 
 @contextlib.contextmanager
 def stage_costs(inputs: Inputs, stage: str) -> Iterator[None]:
-    """Records what this process spends on a stage. Failing to write costs is logged and does not fail the stage."""
+    """Records what this process spends on a stage, with its ended child processes if the stage plays no shards.
+
+    Costs that cannot be written are logged and do not fail the stage.
+    """
     path = _path(inputs.folder, inputs.generation.number)
     device = inputs.params.profile.device if stage in GPU_STAGES else "cpu"
     # The receipts of shards cover the child processes that played them.

@@ -25,7 +25,7 @@ from zero.network.gpu_lock import lock_gpus, visible_gpus
 from zero.stages.spec import ShardReceipt, ShardSpec
 
 MAX_TRIES = 4
-"""Number of children that may die while playing a shard before the stage fails; a flow then runs the stage again."""
+"""Tries of a shard. If its child dies in each of them, the stage fails; a flow then runs the stage again."""
 PROCESSES_PER_GPU = 2
 """On an H100, two processes of `go9-gpu` evaluated 241,000 to 261,000 positions/s. One evaluated 156,000 to 159,000,
 and 228,000 to 242,000 with as many games and threads as the two (docs/gpu.md)."""

@@ -42,7 +42,7 @@ class Inputs:
 
     @cached_property
     def champion(self) -> Champion:
-        """Of `state/champion`."""
+        """Manifest of `state/champion`."""
         return read_manifest(self.folder / CHAMPION_DIR, Champion)
 
     @cached_property
@@ -70,31 +70,31 @@ class Inputs:
 
     @cached_property
     def player(self) -> Champion:
-        """Of `player_dir`."""
+        """Manifest of the folder `player_dir`."""
         return read_manifest(self.player_dir, Champion)
 
     @cached_property
     def trainee(self) -> Checkpoint:
-        """Of `state/trainee`."""
+        """Manifest of `state/trainee`."""
         return read_manifest(self.folder / TRAINEE_DIR, Checkpoint)
 
     @cached_property
     def old_window(self) -> Window:
-        """Of `state/replay`: the window of the generation before."""
+        """Manifest of `state/replay`: the window of the generation before."""
         return read_manifest(self.folder / OLD_WINDOW_DIR, Window)
 
     @cached_property
     def window(self) -> Window:
-        """Of `data/window`."""
+        """Manifest of `data/window`."""
         return read_manifest(self.folder / WINDOW_DIR, Window)
 
     @cached_property
     def challenger(self) -> Checkpoint:
-        """Of `models/challenger`."""
+        """Manifest of `models/challenger`."""
         return read_manifest(self.folder / CHALLENGER_DIR, Checkpoint)
 
     def game_set(self, stage: str) -> GameSet:
-        """Of `data/games` or `data/match`: the games of stage `selfplay` or `gating`. Read at each call."""
+        """Manifest of `data/games` (stage `selfplay`) or `data/match` (`gating`). Read at each call."""
         return read_manifest(self.folder / SHARD_DIRS[stage], GameSet)
 
     def origin(self, stage: str, inputs: Mapping[str, str]) -> Origin:

@@ -102,7 +102,7 @@ def selfplay_metrics(games: "GameColumns", selfplay: SelfplayParams, resign_thre
     sequences = {games.actions[a:b].tobytes() for a, b in zip(games.move_offsets, games.move_offsets[1:], strict=False)}
     # Black makes the even moves. Root values are for the player to move, outcomes for Black.
     mover = np.concatenate([np.where(np.arange(length) % 2 == 0, 1, -1) for length in lengths])
-    targets = np.repeat(games.outcome, lengths) * mover
+    results = np.repeat(games.outcome, lengths) * mover
     played_out = np.array([end != RESIGNATION for end in games.end])
     resignation = None
     if selfplay.calibration_fraction:
@@ -117,7 +117,7 @@ def selfplay_metrics(games: "GameColumns", selfplay: SelfplayParams, resign_thre
         draws=int((games.outcome == 0).sum()),
         ended={name: games.end.count(name) for name in sorted(set(games.end))},
         mean_abs_margin=float(np.abs(games.margin[played_out].astype(np.float64)).mean()) if played_out.any() else 0.0,
-        root_value_error=float(((games.root_values.astype(np.float64) - targets) ** 2).mean()),
+        root_value_error=float(((games.root_values.astype(np.float64) - results) ** 2).mean()),
         target_positions=int((np.diff(games.visit_offsets) > 0).sum()),
         resignation=resignation,
     )

@@ -37,6 +37,7 @@ class ShardSpec(ExpectedProperties):
     version: Literal[2] = 2
     game: GameParams
     device: ProfileParams
+    """Section `profile` of the parameters; the fields that games do not depend on have fixed values."""
     engine: Sha256
     """Code digest of the stage, see `code_digest`."""
     lock_file: Sha256
@@ -54,8 +55,8 @@ class ShardSpec(ExpectedProperties):
         return sha256_bytes(canonical_json(self))
 
 
-class PartialShard(ShardSpec):
-    """The first games of a shard to end, for the re-execution check.
+class PartialSpec(ShardSpec):
+    """Specification of the first games of a shard to end, for the re-execution check.
 
     Its key is that of the complete shard, so it needs a store of its own.
     """
@@ -150,7 +151,7 @@ def shard_profile(profile: ProfileParams) -> dict[str, str]:
 def plan_shards(
     params: Params,
     kind: Literal["selfplay", "gating"],
-    stage: SelfplayParams | GatingParams,
+    section: SelfplayParams | GatingParams,
     generation: int,
     weights: tuple[str, ...],
     resign_threshold: float = NO_RESIGNATION,
@@ -160,13 +161,13 @@ def plan_shards(
     Args:
       params: all parameters.
       kind: the stage.
-      stage: the parameters of that stage.
+      section: the parameters of that stage.
       generation: the generation to play.
       weights: SHA-256 of the player for self-play; of the challenger and the champion for gating.
       resign_threshold: see `ShardSpec`; ignored if no game of the stage may resign.
     """
     engine, lock_file, profile = code_digest(kind), lock_file_digest(), shard_profile(params.profile)
-    play = stage.play
+    play = section.play
     return [
         ShardSpec(
             kind=kind,
@@ -179,11 +180,11 @@ def plan_shards(
             seed=params.seed,
             generation=generation,
             first_game=first,
-            num_games=min(stage.games_per_shard, stage.num_games - first),
+            num_games=min(section.games_per_shard, section.num_games - first),
             device=params.profile.model_copy(update=WITHOUT_TRAINING),
             engine=engine,
             lock_file=lock_file,
             profile=profile,
         )
-        for first in range(0, stage.num_games, stage.games_per_shard)
+        for first in range(0, section.num_games, section.games_per_shard)
     ]

@@ -93,7 +93,7 @@ class TrainingMetrics(Manifest):
 class Trained(NamedTuple):
     """Result of a training."""
 
-    step: int
+    step: int  # optimiser steps since generation 0
     learning_rate_factor: float
     curve: tuple[StepResult, ...]
     weights: bytes  # of the player: the moving average, if there is one

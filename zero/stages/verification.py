@@ -25,7 +25,7 @@ from zero.stages import gating, selfplay
 from zero.stages.collect import size_limits
 from zero.stages.executor import Progress, play_all
 from zero.stages.inputs import Inputs
-from zero.stages.spec import PartialShard, ShardSpec
+from zero.stages.spec import PartialSpec, ShardSpec
 from zero.storage.files import checked_path, write_manifest
 from zero.storage.layout import QUARANTINE_DIR, SHARD_DIRS, VERIFICATION_METRICS
 from zero.storage.manifests import Manifest, ShardRef
@@ -174,7 +174,7 @@ def _reexecute(inputs: Inputs, sample: Sequence[SampledShard], store: Store, pro
     """Plays the shards into `store` until enough of their games have ended, several shards at a time."""
     params = inputs.params
     partial = [
-        PartialShard(**shard.spec.model_dump(), stop_after=games_to_finish(params.verification, shard.spec.num_games))
+        PartialSpec(**shard.spec.model_dump(), stop_after=games_to_finish(params.verification, shard.spec.num_games))
         for shard in sample
     ]
     total = sum(spec.stop_after for spec in partial)

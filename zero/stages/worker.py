@@ -1,6 +1,6 @@
 """The process that plays shards: a long-lived child of the executor, which exchanges lines of JSON with it.
 
-Input: a ShardSpec or PartialShard per line. Output: `{"event": "progress", "done": 3}` during play, then `{"event":
+Input: a ShardSpec or PartialSpec per line. Output: `{"event": "progress", "done": 3}` during play, then `{"event":
 "receipt", ...}` or `{"event": "error", "message": ...}`. The worker exits at the end of its standard input, also
 when its parent dies.
 """
@@ -27,7 +27,7 @@ from zero.play.slots import PlaySettings, play_settings
 from zero.search.streams import stream_of
 from zero.stages.meter import Meter, worker_name
 from zero.stages.spec import (
-    PartialShard,
+    PartialSpec,
     ShardReceipt,
     ShardSpec,
     check_code,
@@ -64,7 +64,7 @@ def play_into_store(
       StorageError: the weights are not in the store, or the store cannot be written.
     """
     check_code(spec.kind, spec.engine, spec.lock_file)
-    stop_after = spec.stop_after if isinstance(spec, PartialShard) else 0
+    stop_after = spec.stop_after if isinstance(spec, PartialSpec) else 0
     # A partial shard has the key of the complete one, so a finished receipt would belong to other work.
     if not stop_after and (receipt := finished_receipt(spec, store)):
         return receipt
@@ -187,7 +187,7 @@ def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
     while (line := specs.get()) is not None:
         try:
             reported = 0
-            spec = PartialShard.model_validate_json(line)
+            spec = PartialSpec.model_validate_json(line)  # a complete specification too: its `stop_after` is 0
             receipt = play_into_store(spec, store, report, is_first)
             is_first = False
             busy.clear()

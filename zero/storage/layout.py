@@ -60,6 +60,11 @@ DVC_CACHE_DIR = f"{STATE_FOLDER}/dvc-cache"
 """In the project: DVC's cache, which all workspaces share."""
 
 
+def workspaces_dir(home: Path) -> Path:
+    """Folder of the workspaces of a project, which may not exist yet."""
+    return home / STATE_FOLDER / "workspaces"
+
+
 def workspace_dir(home: Path, lineage: str) -> Path:
     """Folder of a lineage's workspace, which may not exist yet."""
-    return home / STATE_FOLDER / "workspaces" / lineage
+    return workspaces_dir(home) / lineage

@@ -23,8 +23,8 @@ from zero.errors import StorageError, ZeroError
 from zero.evaluation.ladder import key_of
 from zero.evaluation.match import RESULT_FILE
 from zero.record.generation import PULL, Generation
-from zero.record.history import TAG_PATTERN, read_lines
-from zero.record.ledger import generation_tag
+from zero.record.history import read_lines
+from zero.record.ledger import generation_tag, parse_tag
 from zero.record.lineages import data_cache
 from zero.record.objects import CommittedFiles, DataCache, GitReader
 from zero.stages.resignation import resignation_traces, would_resign_in
@@ -298,9 +298,9 @@ def recorded_tags(home: Path) -> dict[tuple[str, int], str]:
     for clone, pattern in (workspaces | ({home: "refs/tags/*/gen-*"} if (home / ".git").exists() else {})).items():
         listed = git(clone, "for-each-ref", "--format=%(refname:strip=2) %(objectname) %(*objectname)", pattern)
         for words in map(str.split, listed.splitlines()):
-            if match := TAG_PATTERN.match(words[0]):
+            if parsed := parse_tag(words[0]):
                 # The third field is the commit of an annotated tag, and empty for a plain one.
-                found[match[1], int(words[0].rpartition("gen-")[2])] = words[-1]
+                found[parsed] = words[-1]
     return found
 
 

@@ -12,7 +12,7 @@ from zero.lineage.status import warning_lines
 from zero.network.health import Verdict
 from zero.record.generation import Generation
 from zero.record.history import known_lineages, read_lines
-from zero.record.ledger import line_digest, lineages
+from zero.record.ledger import line_digest, lineages_here
 from zero.record.texts import match_interval
 from zero.storage.layout import LEDGER_FILE, workspace_dir
 from zero.storage.manifests import Manifest
@@ -167,7 +167,7 @@ def _nodes(generations: list[Generation]) -> Iterator[Node]:
 
 def _branches(home: Path, lineage: str) -> Iterator[Branch]:
     """The lineages with a workspace that branched from this one, by the first line of their ledger."""
-    for name in lineages(home):
+    for name in lineages_here(home):
         with (workspace_dir(home, name) / LEDGER_FILE).open("rb") as file:
             line = read_lines(file.readline())
         source = line[0].entry.source if line and line[0].entry else None

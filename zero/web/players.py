@@ -17,7 +17,7 @@ from zero.errors import ParamsError, ZeroError
 from zero.players.gtp_process import program_path
 from zero.players.networks import SHIPPED_DIR, SHIPPED_PREFIX, shipped_players
 from zero.players.spec import PlayerSpec, parse_player
-from zero.record.ledger import find_workspace, generation_tag, lineages, read_ledger
+from zero.record.ledger import find_workspace, generation_tag, lineages_here, read_ledger
 
 HUMAN = "human"
 NETWORK_NAME = re.compile(rf"({SHIPPED_PREFIX})?[a-z][a-z0-9-]{{0,39}}|[a-z][a-z0-9-]{{0,39}}/gen-\d{{1,6}}")
@@ -107,7 +107,7 @@ def offer(home: Path) -> Offer:
         komi = game.komi if isinstance(game, GoParams) else None
         board_of(game).players.append(OfferedPlayer(spec=spec, title=title, group=group, komi=komi, has_network=True))
 
-    for lineage in lineages(home):
+    for lineage in lineages_here(home):
         workspace = find_workspace(home, lineage)
         try:
             game = parse_game((workspace / PARAMS_FILE).read_text(), f"{PARAMS_FILE} of {lineage}")

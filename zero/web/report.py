@@ -26,8 +26,7 @@ from zero.lineage.status import pages_of, warning_lines
 from zero.network.health import Health
 from zero.record.costs import GenerationCosts
 from zero.record.generation import Generation
-from zero.record.history import TAG_PATTERN
-from zero.record.ledger import NAME_PATTERN, line_digest
+from zero.record.ledger import NAME_PATTERN, line_digest, parse_tag
 from zero.record.lineages import ProjectRecord, workspace_generations
 from zero.record.metrics import Resignation, read_curve
 from zero.record.objects import CommittedFiles
@@ -248,12 +247,8 @@ def report_of(home: Path, target: str) -> GenerationReport:
       LineageError: the lineage or generation is unknown.
       StorageError: a file of the generation is corrupt.
     """
-    if TAG_PATTERN.match(target):
-        lineage, _, name = target.partition("/gen-")
-        number = int(name)
-    elif NAME_PATTERN.match(target):
-        lineage, number = target, None
-    else:
+    lineage, number = parse_tag(target) or (target, None)
+    if not NAME_PATTERN.match(lineage):
         raise LineageError(f"unknown generation {target!r}; `git tag --list '*/gen-*'` lists the known ones")
     with open_generations(home, lineage) as generations:
         return generation_report(home, generations, generations[-1].number if number is None else number)
