@@ -38,9 +38,9 @@ def audit(
 ) -> None:
     """Checks the complete record: tags, ledger, data, matches, signatures and MLflow against one another.
 
-    Exit status 0: everything agrees; 1: something does not; 3: nothing disagrees, but something is missing on this
-    machine and was not checked. Without MLflow it needs no network. MLflow is checked if MLFLOW_TRACKING_URI names a
-    server or `make up` started one.
+    Exit status 0: everything agrees; 1: a mismatch was found; 3: no mismatch, but something is missing on this machine
+    and was not checked. Without MLflow it needs no network. MLflow is checked if MLFLOW_TRACKING_URI names a server or
+    `make up` started one.
     """
     from zero.audit import audit as audit_record
     from zero.progress import progress_of

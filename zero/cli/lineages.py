@@ -3,7 +3,7 @@
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,9 +23,10 @@ from zero.config.params import presets
 from zero.config.settings import home_dir, tracking_uri
 from zero.errors import LineageError, ServerError
 
-Generation = Annotated[
-    str, typer.Argument(help="Tag of a generation, such as go9/gen-0004.", autocompletion=complete_tag)
-]
+if TYPE_CHECKING:
+    from zero.lineage.registry import Advanced
+
+Tag = Annotated[str, typer.Argument(help="Tag of a generation, such as go9/gen-0004.", autocompletion=complete_tag)]
 
 
 @app.command(rich_help_panel=LINEAGES)
@@ -209,7 +210,7 @@ def stop(lineage: Lineage = "go9") -> None:
 
 @app.command(rich_help_panel=LINEAGES)
 def provenance(
-    tag: Generation,
+    tag: Tag,
     key: Annotated[Path | None, typer.Option(help="Public key (PEM) for the check.")] = None,
 ) -> None:
     """Prints the attestation of a generation: the digests of its weights and of everything they were made from.
@@ -227,7 +228,7 @@ def provenance(
 
 @app.command(rich_help_panel=LINEAGES)
 def checkout(
-    tag: Generation,
+    tag: Tag,
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
 ) -> None:
     """Clones a generation with its data into a new folder, to inspect it or to run `dvc repro` there."""
@@ -241,7 +242,7 @@ def checkout(
 
 
 @app.command(rich_help_panel=LINEAGES)
-def rollback(lineage: Lineage, tag: Generation, as_json: Json = False) -> None:
+def rollback(lineage: Lineage, tag: Tag, as_json: Json = False) -> None:
     """Continues a lineage from one of its earlier generations: champion, trainee and window are restored.
 
     The rollback is recorded as a generation; nothing is deleted. Code and parameters do not change. Can be repeated.
@@ -254,13 +255,13 @@ def rollback(lineage: Lineage, tag: Generation, as_json: Json = False) -> None:
     workspace = find_workspace(home, lineage)
     with writer_lock(workspace):
         done = roll_back(home, workspace, tag)
-    _report(lineage, done.tag, done.commit, tag, "is rolled back to", as_json)
+    _report(done, "is rolled back to", as_json)
 
 
 @app.command(rich_help_panel=LINEAGES)
 def branch(
     lineage: Lineage,
-    tag: Generation,
+    tag: Tag,
     new: Annotated[str, typer.Argument(help="Name of the new lineage.")],
     as_json: Json = False,
 ) -> None:
@@ -275,20 +276,22 @@ def branch(
             f"{tag} is not a generation of lineage {lineage!r}; give one of its tags, such as {lineage}/gen-0000"
         )
     done = branch_off(home_dir(), tag, new)
-    _report(new, done.tag, done.commit, tag, "branches from", as_json)
+    _report(done, "branches from", as_json)
 
 
-def _report(lineage: str, made: str, commit: str, source: str, verb: str, as_json: bool) -> None:
+def _report(done: "Advanced", verb: str, as_json: bool) -> None:
+    """Writes a recorded rollback or branch to MLflow, and prints it."""
     from zero.record.ledger import find_workspace
 
-    home = home_dir()
+    home, lineage = home_dir(), done.entry.lineage
+    source = done.entry.source.tag if done.entry.source else ""
     if uri := tracking_uri(home):
         with tracking_is_optional(f"write it later with `zero track {lineage}`"):
             _track(home, find_workspace(home, lineage), uri)
     if as_json:
-        typer.echo(json.dumps({"lineage": lineage, "tag": made, "commit": commit, "source": source}))
+        typer.echo(json.dumps({"lineage": lineage, "tag": done.tag, "commit": done.commit, "source": source}))
     else:
-        typer.echo(f"{lineage} {verb} {source}; recorded as {made}")
+        typer.echo(f"{lineage} {verb} {source}; recorded as {done.tag}")
         note(f"next: make generation LINEAGE={lineage}")
 
 

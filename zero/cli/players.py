@@ -209,7 +209,7 @@ def compare(
 ) -> None:
     """Compares the newest champions of lineages: ratings of a round robin, and predictions of held-out games.
 
-    So one compares architectures (an ablation), recipes or seeds. The same command continues an interrupted one.
+    Use it to compare architectures (an ablation), parameters or seeds. The same command continues an interrupted one.
     """
     from zero.evaluation.comparison import compare as compare_lineages
     from zero.evaluation.comparison import comparison_table, write_comparison

@@ -129,7 +129,7 @@ class PlayParams(Section):
     """Moves at the start of a game drawn in proportion to the visit counts; later the most visited move is played.
     30 in the paper at 19x19; scaled by the area of the board 7 at 9x9, 5 at 8x8."""
     dirichlet_concentration: Annotated[float, Field(gt=0.0)] = 10.83
-    """Sum of the parameters of the root noise: alpha is this over the number of legal moves; 10.83 gives 0.03 at
+    """Sum of the parameters of the root noise. Alpha is this divided by the number of legal moves; 10.83 gives 0.03 at
     19x19."""
     dirichlet_fraction: Fraction = 0.25
     """Share of the noise in the root's prior: 0.25 in the paper, 0 for no noise."""
@@ -148,7 +148,8 @@ class PlayParams(Section):
     divergence of the policy target from the root's prior (KataGo: 0.5). The other samples are drawn uniformly. 0: all
     are, as in the paper."""
     calibration_fraction: Fraction = 0.1
-    """Share of games that never resign and measure the cost of resignation: 0.1 in the paper; 0: no game resigns."""
+    """Share of games in which no one may resign, so that they measure the cost of resignation: 0.1 in the paper. 0:
+    nothing can be measured, so no one resigns in any game."""
 
     @model_validator(mode="after")
     def _fast_is_faster(self) -> Self:

@@ -106,7 +106,7 @@ class GameColumns(NamedTuple):
 
     @property
     def num_positions(self) -> int:
-        """M: positions in which a move was made."""
+        """M, the number of positions in which a move was made, over all games."""
         return len(self.actions)
 
 

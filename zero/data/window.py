@@ -17,7 +17,8 @@ def read_window(window: Window, window_dir: Path, rules: Rules) -> GameColumns:
     At its peak the memory holds the result and one file.
 
     Raises:
-      StorageError: a file is missing or corrupt, or the window does not have the size in its manifest.
+      StorageError: the window is empty, a file is missing or corrupt, or the window does not have the size in its
+        manifest.
     """
     if not window.shards:
         raise StorageError(f"{window_dir} holds no games; run `dvc repro` in the lineage's workspace")

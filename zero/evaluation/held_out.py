@@ -325,7 +325,13 @@ def has_gnugo_games(rules: Rules) -> bool:
 
 
 def gnugo_positions(game: GameParams) -> Positions:
-    """Positions of GNU Go's games; the move that was played is the policy target."""
+    """Positions of GNU Go's games, spread evenly; the move that was played is the policy target.
+
+    Left out are repeated games, games without an outcome, and the random opening moves.
+
+    Args:
+      game: 9x9 Go, as in the file; the komi may differ.
+    """
     rules = rules_of(game)
     unique = {game.actions: game for game in read_collection(GNUGO_FILE.read_text())}
     targets = []

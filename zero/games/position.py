@@ -71,7 +71,10 @@ class Position(NamedTuple):
 
 
 class History(NamedTuple):
-    """All positions of a game; row t is the board after t moves. A search writes its moves after those of the game."""
+    """All positions of a game; row t is the board after t moves.
+
+    H is `max_moves + 1`, W is `rules.num_words`. A search writes its moves after those of the game.
+    """
 
     hashes: np.ndarray  # [H] uint64
     boards: np.ndarray  # [H, 2, W] uint64, bitboards of Black and White

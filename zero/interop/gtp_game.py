@@ -132,7 +132,13 @@ class Game:
         self._set_moves(self.moves[:-1])
 
     def actions(self, to_play: int | None = None) -> tuple[int, ...]:
-        """The game as alternating actions with `to_play` to move, for a search. In Go it is never over.
+        """The game as alternating actions with `to_play` to move, for a search.
+
+        In Go these games never end, because no two passes follow each other.
+
+        Args:
+          to_play: colour to move; None: in Go the colour that did not make the last move, else the colour whose turn
+            it is.
 
         Raises:
           CommandError: in other games than Go: the game is over, or it is the other colour's turn.

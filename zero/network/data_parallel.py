@@ -100,8 +100,10 @@ def run_data_parallel(
 ) -> Result:
     """Calls `work(*arguments, peers, progress)` in `profile.training_processes` new processes.
 
+    `peers` is a `Peers`. On CUDA it first waits for the locks of all visible GPUs.
+
     Returns:
-      The result in process 0.
+      The result of process 0.
 
     Raises:
       ParamsError: there are fewer GPUs than processes.

@@ -179,7 +179,10 @@ def advance_searches(
 
 @kernel
 def play_in_slot(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, action: int) -> None:
-    """Plays a legal action of either player and keeps the subtree below it. Writes into `slots`."""
+    """Plays a legal action of either player. Keeps the subtree below it, or without tree reuse clears the tree.
+
+    Writes into `slots`.
+    """
     history = history_of(slots.histories, slot)
     load(slots.positions, slot, slots.position)
     play(rules, slots.position, history, action)

@@ -26,7 +26,7 @@ class StageCosts(Manifest, extra="ignore"):  # older notes have an energy, `joul
     """Wall-clock time during which any part of the stage ran."""
     cpu_seconds: float
     gpu_seconds: float
-    """Sum over processes: two that share a GPU count twice."""
+    """Wall-clock seconds of the processes that computed on a GPU, summed: two that share a GPU count twice."""
     games: int
     evaluations: int
     """Positions that a network evaluated in self-play or in the match."""

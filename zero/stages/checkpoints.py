@@ -21,7 +21,7 @@ PREFIX = "training-"
 log = logging.getLogger(__name__)
 
 
-class TrainingProgress(Manifest):
+class CheckpointManifest(Manifest):
     """Manifest of a training checkpoint."""
 
     step: int
@@ -42,7 +42,7 @@ class TrainingProgress(Manifest):
 class TrainingCheckpoint(NamedTuple):
     """A training checkpoint in memory; its files have been checked against their digests."""
 
-    progress: TrainingProgress
+    manifest: CheckpointManifest
     weights: bytes
     optimizer: bytes
     average: bytes | None
@@ -74,7 +74,7 @@ def save_checkpoint(
     for name, data in files.items():
         write_atomic(paths[name], data)
     refs = {name: file_ref(path, directory) for name, path in paths.items()}
-    progress = TrainingProgress(
+    manifest = CheckpointManifest(
         step=step,
         learning_rate_factor=learning_rate_factor,
         curve=curve,
@@ -83,7 +83,7 @@ def save_checkpoint(
         optimizer=refs["optimizer"],
         average=refs.get("average"),
     )
-    write_manifest(directory, progress)
+    write_manifest(directory, manifest)
     for path in directory.glob("*.safetensors"):
         if path not in paths.values():
             path.unlink()
@@ -94,14 +94,14 @@ def load_checkpoint(directory: Path) -> TrainingCheckpoint | None:
     if not directory.exists():
         return None
     try:
-        progress = read_manifest(directory, TrainingProgress)
-        weights = checked_path(progress.weights, directory).read_bytes()
-        optimizer = checked_path(progress.optimizer, directory).read_bytes()
-        average = None if progress.average is None else checked_path(progress.average, directory).read_bytes()
+        manifest = read_manifest(directory, CheckpointManifest)
+        weights = checked_path(manifest.weights, directory).read_bytes()
+        optimizer = checked_path(manifest.optimizer, directory).read_bytes()
+        average = None if manifest.average is None else checked_path(manifest.average, directory).read_bytes()
     except StorageError as error:
         log.warning("training checkpoint ignored, training starts from the trainee: %s", error)
         return None
-    return TrainingCheckpoint(progress, weights, optimizer, average)
+    return TrainingCheckpoint(manifest, weights, optimizer, average)
 
 
 def remove_checkpoints(folder: Path) -> None:

@@ -45,33 +45,33 @@ class Inputs:
         """Manifest of `state/champion`."""
         return read_manifest(self.folder / CHAMPION_DIR, Champion)
 
-    @cached_property
+    @property
     def player_dir(self) -> Path:
         """Folder of the network that plays the self-play games.
 
         With `selfplay.overlap` it is `state/champion/selfplay` if `state/generation.json` names a player, otherwise
         `state/champion`.
-
-        Raises:
-          StorageError: `state/champion/selfplay` has no manifest, or its weights are not those that
-            `state/generation.json` names.
         """
-        expected = self.generation.player
-        if not self.params.selfplay.overlap or expected is None:
-            return self.folder / CHAMPION_DIR
-        player_dir = self.folder / PLAYER_DIR
-        digest = read_manifest(player_dir, Champion).weights.sha256
-        if digest != expected:
-            raise StorageError(
-                f"{player_dir} holds weights {digest[:12]}, but {GENERATION_FILE} names {expected[:12]}; "
-                f"{RESTORE_STATE}"
-            )
-        return player_dir
+        is_named = self.params.selfplay.overlap and self.generation.player is not None
+        return self.folder / (PLAYER_DIR if is_named else CHAMPION_DIR)
 
     @cached_property
     def player(self) -> Champion:
-        """Manifest of the folder `player_dir`."""
-        return read_manifest(self.player_dir, Champion)
+        """Manifest of the folder `player_dir`.
+
+        Raises:
+          StorageError: there is none, or its weights are not those that `state/generation.json` names.
+        """
+        if self.player_dir == self.folder / CHAMPION_DIR:
+            return self.champion
+        player = read_manifest(self.player_dir, Champion)
+        found, expected = player.weights.sha256, str(self.generation.player)
+        if found != expected:
+            raise StorageError(
+                f"{self.player_dir} holds weights {found[:12]}, but {GENERATION_FILE} names {expected[:12]}; "
+                f"{RESTORE_STATE}"
+            )
+        return player
 
     @cached_property
     def trainee(self) -> Checkpoint:

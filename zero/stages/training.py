@@ -27,8 +27,8 @@ from zero.network.learner import Learner, StepResult
 from zero.network.profile import execution_profile, flush_denormals, prepare_torch
 from zero.network.weights import load_network
 from zero.stages.checkpoints import (
+    CheckpointManifest,
     TrainingCheckpoint,
-    TrainingProgress,
     checkpoint_dir,
     load_checkpoint,
     remove_checkpoints,
@@ -214,7 +214,7 @@ def train(inputs: Inputs, peers: Peers | None, progress: Progress | None) -> Tra
     start = load_checkpoint(directory) or _trainee_checkpoint(trainee, inputs.folder / TRAINEE_DIR)
     with flush_denormals():
         learner = _learner(params, start, peers)
-        curve, pending = list(start.progress.curve), list(start.progress.pending)
+        curve, pending = list(start.manifest.curve), list(start.manifest.pending)
         # Closed explicitly, so that the threads of the sampler end also if the training diverges.
         with closing(_batches(inputs, peers, learner.step, last_step)) as batches:
             for step in learner.train(batches):
@@ -279,7 +279,7 @@ def _batches(
 
 def _trainee_checkpoint(trainee: Checkpoint, trainee_dir: Path) -> TrainingCheckpoint:
     """The trainee as the checkpoint of a training that has not made any step."""
-    progress = TrainingProgress(
+    manifest = CheckpointManifest(
         step=trainee.step,
         learning_rate_factor=trainee.learning_rate_factor,
         curve=(),
@@ -289,20 +289,20 @@ def _trainee_checkpoint(trainee: Checkpoint, trainee_dir: Path) -> TrainingCheck
         average=trainee.trainee_average,
     )
     files = (trainee.trainee, trainee.optimizer, trainee.trainee_average)
-    return TrainingCheckpoint(progress, *(checked_path(ref, trainee_dir).read_bytes() for ref in files))
+    return TrainingCheckpoint(manifest, *(checked_path(ref, trainee_dir).read_bytes() for ref in files))
 
 
 def _learner(params: Params, start: TrainingCheckpoint, peers: Peers | None) -> Learner:
-    progress = start.progress
-    if progress.curve or progress.pending:
-        log.info("training resumes from step %d", progress.step)
+    manifest = start.manifest
+    if manifest.curve or manifest.pending:
+        log.info("training resumes from step %d", manifest.step)
     average = start.average if params.training.ema_decay else None
     return Learner(
         load_network(start.weights),
         params.training,
         params.profile.device,
-        progress.step,
-        progress.learning_rate_factor,
+        manifest.step,
+        manifest.learning_rate_factor,
         start.optimizer,
         None if average is None else load_network(average),
         params.profile.training_precision,

@@ -186,7 +186,7 @@ def cost_points(generation: Generation) -> list[MetricPoint]:
 
 
 def stage_pages(generation: Generation) -> list[Page]:
-    """The runs of the stages; empty for generation 0."""
+    """The runs of the stages; empty for generation 0, a rollback and a branch."""
     entry, decision = generation.read_entry(), generation.read_entry().decision
     if decision is None:
         return []

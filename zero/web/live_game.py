@@ -177,12 +177,13 @@ class LiveGame:
             self._change()
 
     def undo(self) -> None:
-        """Takes back the last move of a person and what followed; without people, one move. The clock goes back too.
+        """Takes back a person's loss on time or by resignation; without one, a person's last move and what followed.
 
-        If there is none, a loss on time or by resignation is taken back.
+        Without people it takes back one move. An engine's loss ends too, even if there is no move. The clock goes back
+        too.
 
         Raises:
-          MoveError: there is neither.
+          MoveError: there is neither such a loss nor such a move.
         """
         with self._changed:
             people = self._people()

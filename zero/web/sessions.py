@@ -160,7 +160,7 @@ class Sessions:
             return self._engines
 
     def seat(self, spec: str) -> "Seat":
-        """A person (`human`) or a player for a colour.
+        """The participant that a spec names: a person (`human`) or a player.
 
         Raises:
           ZeroError: there is no such player.

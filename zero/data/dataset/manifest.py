@@ -40,7 +40,7 @@ class ImportOptions(Manifest):
 
 
 class DatasetFile(Manifest):
-    """Some games of a split."""
+    """A part of a split: one Parquet file of games and one of their origins."""
 
     split: SplitName
     games: FileRef
@@ -48,7 +48,7 @@ class DatasetFile(Manifest):
     origins: FileRef
     """Parquet with one row per game of `games`, in the same order: where it comes from, and its header."""
     first_game: int
-    """Number of its first game in the split."""
+    """Index of its first game in the split, from 0."""
     num_games: int
     num_positions: int
     """Number of moves in all of its games."""

@@ -59,7 +59,7 @@ class _Readable(Protocol):
 
 
 class Found(NamedTuple):
-    """A file to read."""
+    """A file that the import reads: SGF or an archive."""
 
     path: Path
     name: str  # relative to the folder that contains all imported paths
