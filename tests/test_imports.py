@@ -6,6 +6,11 @@ import sys
 
 import pytest
 
+from zero.config.params import preset_text
+from zero.storage.files import write_manifest
+from zero.storage.layout import GENERATION_FILE
+from zero.storage.manifests import GenerationId
+
 HEAVY = {
     *("boto3", "cryptography", "fsspec", "matplotlib", "mlflow", "numba", "onnx", "openvino", "pandas", "pyarrow"),
     *("pydantic_settings", "rich", "scipy", "securesystemslib", "sympy", "torch"),
@@ -33,9 +38,12 @@ PROGRESS = {"rich"}
     ],
 )
 def test_command_imports_no_large_library_that_it_does_not_need(tmp_path, command, needed):
+    # A workspace without data: each command imports its modules and then fails.
+    (tmp_path / "params.yaml").write_text(preset_text("smoke"))
+    write_manifest(tmp_path, GenerationId(lineage="go9", number=1, resign_threshold=-1.0), GENERATION_FILE)
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "zero", *command.split()],
-        cwd=tmp_path,  # an empty folder: each command imports its modules and then fails
+        cwd=tmp_path,
         env=os.environ | {"ZERO_HOME": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,

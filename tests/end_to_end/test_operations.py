@@ -28,7 +28,7 @@ State = tuple[str, str, list[str]]
 
 def restored(workspace: Path) -> State:
     champion = read_manifest(workspace / "state/champion", Champion).weights.sha256
-    trainee = read_manifest(workspace / "state/trainee", Checkpoint).trainee.sha256
+    trainee = read_manifest(workspace / "state/trainee", Checkpoint).continued_weights.sha256
     return champion, trainee, [each.shard.file.sha256 for each in window_of(workspace).shards]
 
 

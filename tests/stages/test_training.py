@@ -225,7 +225,8 @@ def test_a_dead_training_restarts_from_the_checkpoint_it_started_from(tmp_path, 
     assert (health["verdict"], checkpoint.restarts) == ("dead", True)
     assert (checkpoint.step, checkpoint.learning_rate_factor) == (0, 1.0)
     kept = bytes_of(trainee_dir, trainee.weights)
-    assert bytes_of(directory, checkpoint.trainee) == bytes_of(directory, checkpoint.trainee_average) == kept
+    assert bytes_of(directory, checkpoint.continued_weights) == kept
+    assert bytes_of(directory, checkpoint.continued_average) == kept
     assert bytes_of(directory, checkpoint.optimizer) == bytes_of(trainee_dir, trainee.optimizer)
     assert bytes_of(directory, checkpoint.weights) != kept, "the match is played by the trained network"
     assert "the next generation restarts" in caplog.text
@@ -257,11 +258,11 @@ def test_the_challenger_is_the_average_and_training_continues_from_the_raw_weigh
     plain, averaged = (workspace(tmp_path / str(decay), made_params(ema_decay=decay)) for decay in (0.0, 0.9))
     for number in (1, 2):
         without, checkpoint = run(plain), run(averaged)
-        assert checkpoint.trainee.sha256 == without.weights.sha256, "the average does not change the training"
+        assert checkpoint.continued_weights.sha256 == without.weights.sha256, "the average does not change the training"
         assert checkpoint.weights.sha256 != without.weights.sha256
         assert checkpoint.optimizer.sha256 == without.optimizer.sha256
         directory = averaged / "models/challenger"
-        load_network(checked_path(checkpoint.trainee, directory).read_bytes())
+        load_network(checked_path(checkpoint.continued_weights, directory).read_bytes())
         for folder in (plain, averaged):
             next_generation(folder, number + 1)
 
@@ -277,7 +278,7 @@ def test_the_average_continues_across_generations(tmp_path):
     write_params(folder, made_params(ema_decay=0.5, num_steps=1))
     second = run(folder)
     directory = folder / "models/challenger"
-    latest = load_network(checked_path(second.trainee, directory).read_bytes()).state_dict()
+    latest = load_network(checked_path(second.continued_weights, directory).read_bytes()).state_dict()
     for name, tensor in load_network(checked_path(second.weights, directory).read_bytes()).state_dict().items():
         torch.testing.assert_close(tensor, (before[name] + latest[name]) / 2, rtol=1e-5, atol=1e-6)
     assert second.raw_weights is not None

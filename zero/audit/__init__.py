@@ -1,9 +1,10 @@
 """Audits a record: recomputes digests and decisions, and compares them with the signed attestations and the ledger.
 
 The audit follows MLflow's version to run, parameters, window, shards, parent, commit, match and signature, and back. It
-clones, fetches and writes nothing and needs no network. Without an MLflow server it checks everything else. The view of
-a generation is `zero.record.generation`; the checks are in `record` (git), `attestation`, `data` (DVC), `match` and
-`registry` (MLflow). `reproduce` computes a generation again; `impact` follows the attestations from input to output.
+clones, fetches and writes nothing and needs no network. Without an MLflow server it checks everything else. It does not
+apply the data contract to games of self-play again; the stage `replay` did that. The view of a generation is
+`zero.record.generation`; the checks are in `record` (git), `attestation`, `data` (DVC), `match` and `registry`
+(MLflow). `reproduce` computes a generation again; `impact` follows the attestations from input to output.
 """
 
 from collections.abc import Iterator, Sequence

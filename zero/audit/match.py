@@ -108,11 +108,12 @@ def check_parent(generation: Generation) -> Iterator[Mismatch]:
         yield from _check_handed_on(generation, remedy)
     yield from _check_player(generation, state, remedy)
     if generation.trainee is not None:
-        yield from differs(f"{TRAINEE_DIR}.dvc", "trainee", generation.trainee.trainee.sha256, state.trainee, remedy)
+        found = generation.trainee.continued_weights.sha256
+        yield from differs(f"{TRAINEE_DIR}.dvc", "trainee", found, state.trainee, remedy)
     if generation.challenger is not None and entry.decision is not None:
         where = CHALLENGER_DIR
         yield from differs(where, "challenger", generation.challenger.weights.sha256, entry.decision.challenger, remedy)
-        yield from differs(where, "trainee", generation.challenger.trainee.sha256, entry.trainee, remedy)
+        yield from differs(where, "trainee", generation.challenger.continued_weights.sha256, entry.trainee, remedy)
         yield from _check_restart(generation, generation.challenger, remedy)
     yield from _check_dependencies(generation, remedy)
     yield from _check_source(generation)
@@ -129,9 +130,9 @@ def _check_restart(generation: Generation, challenger: Checkpoint, remedy: str) 
     if challenger.restarts and generation.trainee is not None:
         kept = generation.trainee
         for name, found, expected in (
-            ("trainee", challenger.trainee.sha256, kept.trainee.sha256),
+            ("trainee", challenger.continued_weights.sha256, kept.continued_weights.sha256),
             ("optimizer of the trainee", challenger.optimizer.sha256, kept.optimizer.sha256),
-            ("average of the trainee", challenger.trainee_average.sha256, kept.trainee_average.sha256),
+            ("average of the trainee", challenger.continued_average.sha256, kept.continued_average.sha256),
             ("step of the trainee", challenger.step, kept.step),
         ):
             yield from differs(CHALLENGER_DIR, name, found, expected, remedy)

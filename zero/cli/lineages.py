@@ -24,7 +24,7 @@ from zero.config.settings import home_dir, tracking_uri
 from zero.errors import LineageError, ServerError
 
 if TYPE_CHECKING:
-    from zero.lineage.registry import Advanced
+    from zero.lineage.registry import Recorded
 
 Tag = Annotated[str, typer.Argument(help="Tag of a generation, such as go9/gen-0004.", autocompletion=complete_tag)]
 
@@ -279,7 +279,7 @@ def branch(
     _report(done, "branches from", as_json)
 
 
-def _report(done: "Advanced", verb: str, as_json: bool) -> None:
+def _report(done: "Recorded", verb: str, as_json: bool) -> None:
     """Writes a recorded rollback or branch to MLflow, and prints it."""
     from zero.record.ledger import find_workspace
 

@@ -1,16 +1,16 @@
 """Commands that `dvc repro` runs in a lineage's workspace: the stages of a generation."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
 from zero.cli.app import STAGES, app
-from zero.progress import progress_of
+from zero.progress import Progress, progress_of
 from zero.storage.manifests import Checkpoint
-from zero.storage.store import open_store
+from zero.storage.store import Store, open_store
 
 if TYPE_CHECKING:
     from zero.stages.inputs import Inputs
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 @app.command(rich_help_panel=STAGES)
 def selfplay() -> None:
     """Stage 1: the champion plays games against itself."""
-    _play_stage("selfplay")
+    from zero.stages.selfplay import run
+
+    with _stage("selfplay") as (inputs, store), progress_of("selfplay", "games") as progress:
+        games = run(inputs, store, progress)
+    typer.echo(f"{games.num_games} games, {games.num_positions} positions")
 
 
 @app.command(rich_help_panel=STAGES)
@@ -27,7 +31,7 @@ def replay() -> None:
     """Stage 2: selects the window of games for training."""
     from zero.stages.replay import run
 
-    with _stage_inputs("replay") as inputs, open_store(inputs.folder) as store:
+    with _stage("replay") as (inputs, store):
         window = run(inputs, store)
     typer.echo(f"window: {window.num_games} games, {window.num_positions} positions")
 
@@ -37,11 +41,7 @@ def training() -> None:
     """Stage 3: trains the latest network on the window; the result is the challenger."""
     from zero.stages.remote_training import fetch
 
-    with (
-        _stage_inputs("training") as inputs,
-        open_store(inputs.folder) as store,
-        progress_of("training", "steps") as progress,
-    ):
+    with _stage("training") as (inputs, store), progress_of("training", "steps") as progress:
         checkpoint = fetch(inputs, store) or _train(inputs, progress)
     after = "the training is dead, the next one begins after step" if checkpoint.restarts else "trained up to step"
     typer.echo(f"challenger {checkpoint.weights.sha256[:12]}, {after} {checkpoint.step}")
@@ -50,7 +50,12 @@ def training() -> None:
 @app.command(rich_help_panel=STAGES)
 def gating() -> None:
     """Stage 4: the challenger plays a match against the champion; the result decides whether it is promoted."""
-    _play_stage("gating")
+    from zero.stages.gating import run
+
+    with _stage("gating") as (inputs, store), progress_of("gating", "games") as progress:
+        decision = run(inputs, store, progress)
+    match, word = decision.match, "promoted" if decision.promoted else "refused"
+    typer.echo(f"challenger {word}: {match.wins} wins, {match.losses} losses, {match.draws} draws")
 
 
 @app.command(rich_help_panel=STAGES)
@@ -58,19 +63,14 @@ def verification() -> None:
     """Stage 5: plays some shards again and compares the results (re-execution check)."""
     from zero.stages.verification import run
 
-    with (
-        _stage_inputs("verification") as inputs,
-        open_store(inputs.folder) as store,
-        progress_of("verification", "games") as progress,
-    ):
+    with _stage("verification") as (inputs, store), progress_of("verification", "games") as progress:
         metrics = run(inputs, store, progress)
-    games = metrics.selfplay.num_games + metrics.gating.num_games
-    typer.echo(
-        f"{games} games of {metrics.selfplay.num_shards + metrics.gating.num_shards} shards played again and equal"
-    )
+    num_games = metrics.selfplay.num_games + metrics.gating.num_games
+    num_shards = metrics.selfplay.num_shards + metrics.gating.num_shards
+    typer.echo(f"{num_games} games of {num_shards} shards played again and equal")
 
 
-def _train(inputs: "Inputs", progress: Callable[[int, int], None]) -> Checkpoint:
+def _train(inputs: "Inputs", progress: Progress) -> Checkpoint:
     """Trains in this process. Sets the environment of PyTorch before its import."""
     from zero.network.profile import prepare_torch
 
@@ -81,25 +81,9 @@ def _train(inputs: "Inputs", progress: Callable[[int, int], None]) -> Checkpoint
     return run(inputs, progress)
 
 
-def _play_stage(stage: Literal["selfplay", "gating"]) -> None:
-    from zero.stages import gating as gating_stage
-    from zero.stages import selfplay as selfplay_stage
-
-    with _stage_inputs(stage) as inputs, open_store(inputs.folder) as store, progress_of(stage, "games") as progress:
-        if stage == "selfplay":
-            games = selfplay_stage.run(inputs, store, progress)
-            summary = f"{games.num_games} games, {games.num_positions} positions"
-        else:
-            decision = gating_stage.run(inputs, store, progress)
-            match = decision.match
-            word = "promoted" if decision.promoted else "refused"
-            summary = f"challenger {word}: {match.wins} wins, {match.losses} losses, {match.draws} draws"
-    typer.echo(summary)
-
-
 @contextmanager
-def _stage_inputs(stage: str) -> Iterator["Inputs"]:
-    """The workspace, locked against other writers; the costs of the stage are measured."""
+def _stage(name: str) -> Iterator[tuple["Inputs", Store]]:
+    """What a stage needs, with the workspace locked against other writers; its costs are measured."""
     from zero.lineage.workspace import writer_lock
     from zero.stages.costs import stage_costs
     from zero.stages.inputs import read_inputs
@@ -107,5 +91,5 @@ def _stage_inputs(stage: str) -> Iterator["Inputs"]:
     here = Path.cwd()
     with writer_lock(here):
         inputs = read_inputs(here)
-        with stage_costs(inputs, stage):
-            yield inputs
+        with stage_costs(inputs, name), open_store(here) as store:
+            yield inputs, store

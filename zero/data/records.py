@@ -276,7 +276,7 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
 
 
 def read_summaries(data: bytes, source: str) -> GameColumns:
-    """The games of a shard without ownership, visits and weights, which take most of the time and memory.
+    """The games of a shard without ownership, visits and sample weights, which take most of the time and memory.
 
     Args:
       data: the file, whose content was checked before.

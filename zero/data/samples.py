@@ -2,9 +2,8 @@
 
 A batch is a function of the games, the seed and its step only. Each draw is independent of the others. It is uniform
 over all positions with a policy target, as in the paper, or in proportion to the weights in the records
-(`selfplay.surprise_weight`). (Epochs over a permuted window would show each position
-equally often. But training never sees all of a window of the paper's size, and each batch would depend on those before
-it.)
+(`selfplay.surprise_weight`). (Epochs over a permuted window would show each position equally often. But training never
+sees all of a window of the paper's size, and each batch would depend on those before it.)
 """
 
 from collections import deque
@@ -35,7 +34,7 @@ class SampleGames(NamedTuple):
     ownership: np.ndarray  # [K] int8, +1, 0, -1 for Black
     move_offsets: np.ndarray  # [G + 1] int64, first move of each game
     actions: np.ndarray  # [M] int16
-    search_values: np.ndarray  # [M] float32, of the search's best action, seen by the player to move
+    best_values: np.ndarray  # [M] float32, of the search's best action, seen by the player to move
     visit_offsets: np.ndarray  # [M + 1] int64, first visited edge of each move; a move without full search has none
     visit_actions: np.ndarray  # [V] int16
     visit_counts: np.ndarray  # [V] uint16
@@ -178,7 +177,7 @@ def write_batch(
         value = np.float32(games.outcome[game] * to_play)
         # Both values are for the player to move.
         if search_value_weight > 0.0:
-            value += search_value_weight * (games.search_values[index] - value)
+            value += search_value_weight * (games.best_values[index] - value)
         batch.value_target[b] = value
         _write_end(rules, games, game, to_play, symmetry, batch, b)
 

@@ -148,7 +148,7 @@ def run_match(
         for number, player in enumerate((first, second))
     ]
     folder = folder or results_dir(home, MATCHES_DIR, spec)
-    # A finished match is read without its lock: several programs may start the same player at once.
+    # A finished match is read without its lock, because several processes may read it at once.
     # A damaged result is counted again from the games, and a missing collection is written again.
     is_finished = all((folder / name).exists() for name in (RESULT_FILE, SGF_FILE))
     with suppress(StorageError):

@@ -28,7 +28,7 @@ EQUAL = ("simulations", "pass_wins", "resign_threshold")
 lineages may have different ones."""
 
 SESSION_SEARCH = f"simulations={SESSION_SIMULATIONS},pass_wins=true"
-"""Options with which both players search as `zero play` does, whatever their lineages do."""
+"""Options of the suggested match: both players search alike, whatever their lineages do."""
 
 
 def choose_player(home: Path, text: str, command: str, log_line: Callable[[str], None]) -> str:

@@ -55,8 +55,8 @@ UP_TO_DATE = "Data and pipelines are up to date."
 log = logging.getLogger(__name__)
 
 
-class Advanced(NamedTuple):
-    """A recorded generation."""
+class Recorded(NamedTuple):
+    """A recorded generation, with its tag and commit."""
 
     entry: LedgerEntry
     tag: str
@@ -74,18 +74,18 @@ def prepare(workspace: Path) -> GenerationId:
     entry = committed_ledger(workspace)[1][-1]
     if not (workspace / GENERATION_FILE).exists():
         git(workspace, "checkout", "HEAD", "--", GENERATION_FILE)
-    if current_generation(workspace).number <= entry.generation:
-        finish(workspace, entry)
+    finish_last(workspace, entry)
     if not all((workspace / out / MANIFEST_FILE).exists() for out in STATE_DIRS):
         dvc(workspace, "checkout", "--quiet", *(f"{out}.dvc" for out in STATE_DIRS))
     _check_state(workspace, entry)
-    inputs = read_inputs(workspace)
-    if inputs.generation.player is not None:
+    current = current_generation(workspace)
+    if current.player is not None:
+        inputs = read_inputs(workspace)
         checked_path(inputs.player.weights, inputs.player_dir)
-    return inputs.generation
+    return current
 
 
-def advance(workspace: Path, number: int | None = None) -> Advanced:
+def advance(workspace: Path, number: int | None = None) -> Recorded:
     """Records generation `number` (default: the one in progress) and sets up the next.
 
     Raises:
@@ -104,15 +104,14 @@ def advance(workspace: Path, number: int | None = None) -> Advanced:
         check_key(workspace)
         _commit(workspace, current.lineage, number)
         _, ledger = committed_ledger(workspace)
-    return complete(workspace, entry_of(ledger, number), ledger[-1])
+    finish_last(workspace, ledger[-1])
+    return recorded_at(workspace, entry_of(ledger, number))
 
 
-def complete(workspace: Path, entry: LedgerEntry, last: LedgerEntry) -> Advanced:
-    """Does what is left to do after the commit of the `last` entry (`finish`); returns the generation of `entry`."""
-    if current_generation(workspace).number <= last.generation:
-        finish(workspace, last)
+def recorded_at(workspace: Path, entry: LedgerEntry) -> Recorded:
+    """The generation of a ledger entry that `finish` has tagged."""
     tag = generation_tag(entry.lineage, entry.generation)
-    return Advanced(entry, tag, git(workspace, "rev-parse", f"{tag}^{{commit}}").strip())
+    return Recorded(entry, tag, git(workspace, "rev-parse", f"{tag}^{{commit}}").strip())
 
 
 def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
@@ -190,6 +189,12 @@ def _put_champion(champion: Champion, source: Path, target: Path) -> None:
     write_manifest(target, champion)
 
 
+def finish_last(workspace: Path, last: LedgerEntry) -> None:
+    """Calls `finish` for the last ledger entry, unless an earlier call has finished it."""
+    if current_generation(workspace).number <= last.generation:
+        finish(workspace, last)
+
+
 def finish(workspace: Path, entry: LedgerEntry) -> None:
     """Does what follows the commit of the last ledger entry: tag, pushes, the state of the next generation."""
     tag = generation_tag(entry.lineage, entry.generation)
@@ -255,7 +260,7 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
         decision=decision,
         champion=decision.challenger if decision.promoted else previous.champion,
         champion_generation=number if decision.promoted else previous.champion_generation,
-        trainee=required(generation.challenger, workspace / CHALLENGER_DIR).trainee.sha256,
+        trainee=required(generation.challenger, workspace / CHALLENGER_DIR).continued_weights.sha256,
         params_digest=params_digest(generation.read_params()),
         lock_digest=generation.lock_digest,
         source=None,
@@ -291,7 +296,7 @@ def _check_state(workspace: Path, entry: LedgerEntry) -> None:
         left = recorded.next_state.md5.get(TRAINEE_DIR, "nothing") if recorded.next_state else "nothing"
     for name, found, wanted, by in (
         ("champion", champion.weights.sha256, entry.champion, "the ledger"),
-        ("trainee", trainee.trainee.sha256, entry.trainee, "the ledger"),
+        ("trainee", trainee.continued_weights.sha256, entry.trainee, "the ledger"),
         ("trainee", _dvc_md5(files), left, "the record"),
     ):
         if found != wanted:
@@ -325,7 +330,8 @@ def _holds(workspace: Path, entry: LedgerEntry) -> bool:
     state = in_progress(workspace)
     if state.challenger is None or state.window is None:
         return False
-    return state.challenger.trainee.sha256 == entry.trainee and state.window.origin.generation == entry.generation
+    found = (state.challenger.continued_weights.sha256, state.window.origin.generation)
+    return found == (entry.trainee, entry.generation)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from zero.config.params import load_params, params_digest
 from zero.errors import LineageError
-from zero.lineage.registry import Advanced, commit_record, complete, finish, roll_forward
+from zero.lineage.registry import Recorded, commit_record, finish, finish_last, recorded_at, roll_forward
 from zero.lineage.workspace import (
     STAGE_FILES,
     check_name,
@@ -68,7 +68,7 @@ class RestoredState(NamedTuple):
     """Resignation threshold and player of the next generation."""
 
 
-def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
+def rollback(home: Path, workspace: Path, tag: str) -> Recorded:
     """Records that a lineage continues from its earlier generation `tag`, and sets up the next generation.
 
     Work of the generation in progress is discarded. Can be repeated after a crash.
@@ -83,10 +83,11 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
     head = ledger[-1]
     # An earlier call made this commit and was killed afterwards, so only the rest is left to do.
     if head.source is not None and head.source.tag == tag and head.kind == "rollback":
-        return complete(workspace, head, head)
+        finish_last(workspace, head)
+        return recorded_at(workspace, head)
     known = entry_of(ledger, _check_older(head, tag))
-    if (workspace / GENERATION_FILE).exists() and current_generation(workspace).number <= head.generation:
-        finish(workspace, head)
+    if (workspace / GENERATION_FILE).exists():
+        finish_last(workspace, head)
     with tempfile.TemporaryDirectory(prefix="zero-rollback-") as scratch:
         restored = restore_next_state(home, tag, Path(scratch) / "source")
         if restored.entry != known:
@@ -100,32 +101,34 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
     # Only what a rollback changes: another file may have changed after the check of the workspace.
     changed = git(workspace, "ls-tree", "--name-only", "HEAD", "--", *STAGE_FILES, "state", "record").split()
     commit_record(workspace, f"{head.lineage}: generation {entry.generation}, rolled back to {tag}", *changed)
-    return complete(workspace, entry, entry)
+    finish_last(workspace, entry)
+    return recorded_at(workspace, entry)
 
 
-def branch(home: Path, tag: str, lineage: str) -> Advanced:
+def branch(home: Path, tag: str, new: str) -> Recorded:
     """Makes a lineage that starts from what generation `tag` left. A failed call leaves nothing behind.
 
     Raises:
       LineageError: the tag is unknown, or the name is invalid or taken.
     """
-    check_name(lineage)
-    target = workspace_dir(home, lineage)
-    if (made := _branched_before(home, tag, lineage, target)) is not None:
+    check_name(new)
+    target = workspace_dir(home, new)
+    if (made := _branched_before(home, tag, new)) is not None:
         return made
     check_state_folder(home, target)
     with new_folder(target) as building:
         restored = restore_next_state(home, tag, building)
-        git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")
-        rewrite_window_manifest(building, lineage, restored)
-        entry = _write_record(building, "branch", lineage, restored.entry.generation, restored, None, "")
-        commit_record(building, f"{lineage}: generation {entry.generation}, branched from {tag}")
+        git(building, "checkout", "--quiet", "-b", f"lineage/{new}")
+        rewrite_window_manifest(building, new, restored)
+        entry = _write_record(building, "branch", new, restored.entry.generation, restored, None, "")
+        commit_record(building, f"{new}: generation {entry.generation}, branched from {tag}")
         # Pushed before the folder gets its name. After a crash in between, `_branched_before` restores it from the
         # branch.
         finish(building, entry)
         for folder in ("data", "models"):
             shutil.rmtree(building / folder, ignore_errors=True)  # the source's, which DVC's cache keeps
-    return complete(target, entry, entry)
+    finish_last(target, entry)
+    return recorded_at(target, entry)
 
 
 def restore_next_state(home: Path, tag: str, folder: Path) -> RestoredState:
@@ -232,25 +235,27 @@ def rewrite_window_manifest(folder: Path, lineage: str, restored: RestoredState)
     dvc(folder, "add", "--quiet", OLD_WINDOW_DIR)
 
 
-def _branched_before(home: Path, tag: str, lineage: str, target: Path) -> Advanced | None:
+def _branched_before(home: Path, tag: str, new: str) -> Recorded | None:
     """The branch, if an earlier call that was killed, or is repeated, has made it; None if the name is free.
 
     Raises:
       LineageError: another lineage has the name.
     """
-    taken = git(home, "for-each-ref", f"refs/heads/lineage/{lineage}").strip()
+    target = workspace_dir(home, new)
+    taken = git(home, "for-each-ref", f"refs/heads/lineage/{new}").strip()
     if not target.exists() and not taken:
-        tags = git(home, "tag", "--list", f"{lineage}/gen-*").split()
+        tags = git(home, "tag", "--list", f"{new}/gen-*").split()
         if tags:
-            raise LineageError(f"tag {tags[0]} belongs to an earlier lineage {lineage!r}; choose another name")
+            raise LineageError(f"tag {tags[0]} belongs to an earlier lineage {new!r}; choose another name")
         return None
     if target.exists():
         ledger = read_ledger(target) if (target / LEDGER_FILE).exists() else ()
     else:
-        ledger = parse_ledger(git(home, "show", f"lineage/{lineage}:{LEDGER_FILE}"), LEDGER_FILE)
+        ledger = parse_ledger(git(home, "show", f"lineage/{new}:{LEDGER_FILE}"), LEDGER_FILE)
     # The branch has no generations of its own yet; otherwise it is a lineage that is in use.
     if not (len(ledger) == 1 and ledger[0].source is not None and ledger[0].source.tag == tag):
-        raise LineageError(f"lineage {lineage!r} exists already; choose another name")
+        raise LineageError(f"lineage {new!r} exists already; choose another name")
     if not target.exists():
-        restore_lineage(home, lineage)
-    return complete(target, ledger[0], ledger[0])
+        restore_lineage(home, new)
+    finish_last(target, ledger[0])
+    return recorded_at(target, ledger[0])

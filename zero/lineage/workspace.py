@@ -63,7 +63,9 @@ log = logging.getLogger(__name__)
 
 
 def check_workspace(workspace: Path) -> None:
-    """Checks that a workspace is on its branch, clean, and ahead of what was pushed. Recovers from a crash first.
+    """Checks that a workspace is on its branch, clean, and ahead of what was pushed.
+
+    First points it to the project that contains it, which may have been moved, and removes what a killed process left.
 
     Raises:
       LineageError: the workspace is dirty, on another branch, or has diverged.

@@ -172,8 +172,8 @@ def load_project_params(home: Path) -> Params:
 def execution_profile(profile: ProfileParams) -> dict[str, str]:
     """The execution profile of this process as it is recorded: device, instruction set, backend, threads, versions.
 
-    Imports torch only for a GPU. Without it, a stage whose games are played by other processes starts in a third of the
-    time.
+    First sets the environment of torch (`set_environment`). Imports torch only for a GPU. Without it, a stage whose
+    games are played by other processes starts in a third of the time.
 
     Raises:
       ParamsError: the profile's device is CUDA, and this machine has none.

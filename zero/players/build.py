@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 DEFAULT_GNUGO_LEVEL, DEFAULT_PLAYOUTS, DEFAULT_LEELAZ_PLAYOUTS = 10, 1000, 200
 MAX_SIMULATIONS = 1_000_000
 SESSION_SIMULATIONS = 400
-"""Simulations of a move in a session, unless the spec says otherwise. Networks are trained with far fewer."""
+"""Least simulations of a move in a session, unless the spec gives a number: gating's number, if it is greater.
+Networks are trained with far fewer."""
 WARM_UP_SIMULATIONS = 4
 MATCH_THREADS = 1
 """CPU threads of a network in a match, where two players search at once. The number is fixed: the bits depend on it."""
@@ -220,10 +221,10 @@ def make_player(player: ResolvedPlayer, rules: Rules, games_at_once: int, seed: 
             rules,
             network.evaluator(MATCH_THREADS),
             network.search,
-            network.num_simulations,
-            games_at_once,
-            seed,
-            network.resign_threshold,
+            num_simulations=network.num_simulations,
+            num_slots=games_at_once,
+            seed=seed,
+            resign_threshold=network.resign_threshold,
         )
     if spec.kind == "rollout":
         from zero.players.rollout import RolloutPlayer

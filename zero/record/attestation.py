@@ -145,7 +145,7 @@ def decision_parts(generation: Generation, parent: str | None, champion: str, pl
     # The order here is the order in the signed bytes, and equal generations must have equal attestations.
     named = {PARENT: parent, "champion": champion, PLAYER: player}
     if trainee is not None:
-        named |= {"trainee": trainee.trainee.sha256, "trainee-optimizer": trainee.optimizer.sha256}
+        named |= {"trainee": trainee.continued_weights.sha256, "trainee-optimizer": trainee.optimizer.sha256}
     written = {f"{folder}/{MANIFEST_FILE}": generation.manifest_bytes(folder) for folder in DATA_DIRS}
     written |= {name: files(name) for name in METRICS_FILES}
     return Parts(

@@ -20,7 +20,7 @@ FIRST_PREVIOUS = "0" * 64
 FIRST_KINDS = ("start", "branch")
 NAME_PATTERN = re.compile(r"^[a-z][a-z0-9-]{0,39}$")
 """Name of a lineage."""
-TAG_PATTERN = re.compile(r"^([a-z][a-z0-9-]{0,39})/gen-(\d{4,})$")
+TAG_PATTERN = re.compile(r"^([a-z][a-z0-9-]{0,39})/gen-(\d{4,9})$")
 
 
 def generation_tag(lineage: str, number: int) -> str:
@@ -137,8 +137,5 @@ def find_workspace(home: Path, lineage: str) -> Path:
     folder = workspace_dir(home, lineage)
     if not (folder / LEDGER_FILE).exists():
         known = ", ".join(lineages_here(home)) or "none yet"
-        raise LineageError(
-            f"unknown lineage {lineage!r}; known are: {known}; make it with `zero new {lineage}`, or restore it with "
-            f"`zero restore {lineage}` if its branch exists"
-        )
+        raise LineageError(f"unknown lineage {lineage!r}; known are: {known}; make it with `zero new {lineage}`")
     return folder

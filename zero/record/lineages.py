@@ -9,7 +9,7 @@ from zero.config.settings import home_dir
 from zero.errors import LineageError
 from zero.record.generation import Generation
 from zero.record.history import Line, LineageHistory, open_history
-from zero.record.ledger import generation_tag, read_ledger
+from zero.record.ledger import generation_tag, parse_tag, read_ledger
 from zero.record.objects import CommittedFiles, DataCache, GitReader
 from zero.storage.files import canonical_line
 from zero.storage.layout import DVC_CACHE_DIR
@@ -83,7 +83,7 @@ class ProjectRecord:
                 # The first of two lines with the same number; the audit reports the other one.
                 lines.setdefault(line.entry.generation, line)
         tags = (*history.project.tags, *(history.workspace.tags if history.workspace else ()))
-        numbers = {int(tag.rpartition("gen-")[2]) for tag in tags if tag.rpartition("gen-")[2].isdecimal()}
+        numbers = {parsed[1] for parsed in map(parse_tag, tags) if parsed}
         for number in sorted(lines.keys() | written.keys() | numbers):
             own = lines.get(number)
             # A generation that only a tag knows has no place in the chain.
@@ -114,7 +114,8 @@ def workspace_generations(workspace: Path) -> Iterator[list[Generation]]:
     """The generations in a workspace's ledger, oldest first, each read from its tag.
 
     Unlike `ProjectRecord` this trusts the newest ledger and does not read its older versions, which saves much time in
-    a long lineage.
+    a long lineage. Their `commit` is the tag. They have neither `source` nor `history`, so the `next_state` of a
+    rollback or a branch lacks what was restored.
 
     Raises:
       LineageError: the workspace has no ledger, or its chain is broken.

@@ -1,5 +1,7 @@
 """Training checkpoints: the state from which an interrupted training continues. They are not outputs of the stage.
 
+Not to be confused with `zero.storage.manifests.Checkpoint`, the manifest of challenger and trainee.
+
 A checkpoint is stored in `<workspace>/.zero/training-<key>/`, which neither git nor DVC tracks. The key is a digest
 of all that the weights depend on, so a checkpoint is never used for another training, nor with other library versions
 or on another kind of CPU. It is removed when the training is finished.
@@ -12,7 +14,7 @@ from typing import NamedTuple
 
 from zero.errors import StorageError
 from zero.network.learner import StepResult
-from zero.storage.files import checked_path, file_ref, read_manifest, write_atomic, write_manifest
+from zero.storage.files import checked_bytes, file_ref, read_manifest, write_atomic, write_manifest
 from zero.storage.manifests import FileRef, Manifest
 
 CHECKPOINT_ROOT = ".zero"
@@ -95,9 +97,9 @@ def load_checkpoint(directory: Path) -> TrainingCheckpoint | None:
         return None
     try:
         manifest = read_manifest(directory, CheckpointManifest)
-        weights = checked_path(manifest.weights, directory).read_bytes()
-        optimizer = checked_path(manifest.optimizer, directory).read_bytes()
-        average = None if manifest.average is None else checked_path(manifest.average, directory).read_bytes()
+        weights = checked_bytes(manifest.weights, directory)
+        optimizer = checked_bytes(manifest.optimizer, directory)
+        average = None if manifest.average is None else checked_bytes(manifest.average, directory)
     except StorageError as error:
         log.warning("training checkpoint ignored, training starts from the trainee: %s", error)
         return None

@@ -33,7 +33,7 @@ CLOSE_SECONDS = 10.0
 LOG_TAIL_BYTES = 2000
 
 Progress = Callable[[int, int], None]
-"""Called with (games done, total games)."""
+"""Called with (done, total), for example games."""
 
 
 class ShardFailedError(ZeroError):

@@ -15,7 +15,7 @@ from zero.stages.executor import Progress
 from zero.stages.inputs import Inputs
 from zero.stages.spec import ShardSpec, plan_shards
 from zero.statistics import wilson_interval
-from zero.storage.files import checked_path, write_manifest
+from zero.storage.files import checked_bytes, write_manifest
 from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, GATING_METRICS, MATCH_DIR
 from zero.storage.manifests import Colours, MatchResult, PromotionDecision
 from zero.storage.store import Store
@@ -27,7 +27,7 @@ def run(inputs: Inputs, store: Store, progress: Progress | None = None) -> Promo
     """Plays the match of a generation in its workspace, and decides whether the challenger is promoted.
 
     Args:
-      inputs: the workspace.
+      inputs: what the stages read of the workspace.
       store: finished shards, which are not played again, and weights.
       progress: called with the number of finished games and the number of games.
 
@@ -63,13 +63,10 @@ def plan(inputs: Inputs, store: Store) -> list[ShardSpec]:
     Raises:
       StorageError: a player is missing or corrupt.
     """
-    files = (
-        checked_path(inputs.challenger.weights, inputs.folder / CHALLENGER_DIR),
-        checked_path(inputs.champion.weights, inputs.folder / CHAMPION_DIR),
-    )
-    challenger, champion = (store.put_weights(file.read_bytes()) for file in files)
-    params = inputs.params
-    return plan_shards(params, STAGE, params.gating, inputs.generation.number, (challenger, champion))
+    params, number = inputs.params, inputs.generation.number
+    challenger = store.put_weights(checked_bytes(inputs.challenger.weights, inputs.folder / CHALLENGER_DIR))
+    champion = store.put_weights(checked_bytes(inputs.champion.weights, inputs.folder / CHAMPION_DIR))
+    return plan_shards(params, STAGE, params.gating, number, (challenger, champion))
 
 
 def decide(match: MatchResult, threshold: float) -> bool:

@@ -1,6 +1,7 @@
 """What the stages read of a workspace: the parameters, the generation in progress, and the manifests of its folders.
 
-The command of a stage reads them once and hands them on, so that no function below it looks for one of these files.
+The command of a stage makes one `Inputs` and hands it on. Each manifest is read once, except those that a stage writes
+(`game_set`).
 """
 
 from collections.abc import Mapping
@@ -30,8 +31,8 @@ from zero.storage.manifests import MANIFEST_FILE, Champion, Checkpoint, GameSet,
 class Inputs:
     """The inputs of the stages; `read_inputs` makes it.
 
-    Each manifest is read when it is first asked for, and then kept. A manifest that is missing or corrupt raises
-    StorageError. The files that a manifest names are not checked.
+    Each manifest is read when it is first asked for, and then kept, except in `game_set`. A manifest that is missing or
+    corrupt raises StorageError. The files that a manifest names are not checked.
     """
 
     folder: Path
@@ -97,12 +98,12 @@ class Inputs:
         """Manifest of `data/games` (stage `selfplay`) or `data/match` (`gating`). Read at each call."""
         return read_manifest(self.folder / SHARD_DIRS[stage], GameSet)
 
-    def origin(self, stage: str, inputs: Mapping[str, str]) -> Origin:
+    def origin(self, stage: str, digests: Mapping[str, str]) -> Origin:
         """The origin of a stage's output.
 
         Args:
           stage: name of the stage in `dvc.yaml`.
-          inputs: SHA-256 of each input, by name.
+          digests: SHA-256 of each input, by name.
         """
         return Origin(
             stage=stage,
@@ -111,7 +112,7 @@ class Inputs:
             seed=self.params.seed,
             params_digest=params_digest(self.params, stage),
             engine=code_digest(stage),
-            inputs=dict(inputs),
+            inputs=dict(digests),
         )
 
     def manifest_digests(self, *folders: str) -> dict[str, str]:

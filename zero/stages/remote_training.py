@@ -83,7 +83,7 @@ def plan(inputs: Inputs, store: Store, only_missing: bool = False) -> TrainingSp
     """Specification of a generation's training. Uploads its inputs to the store.
 
     Args:
-      inputs: the workspace.
+      inputs: what the stages read of the workspace.
       store: where the inputs go.
       only_missing: return None, and upload nothing, if the store has the outcome already.
 
@@ -156,7 +156,7 @@ def fetch(inputs: Inputs, store: Store) -> Checkpoint | None:
 
 def _train(spec: TrainingSpec, store: Store, folder: Path, progress: Progress | None) -> None:
     """Trains in a folder that has all inputs, and puts the outcome into the store."""
-    from zero.stages.training import run  # imports torch
+    from zero.stages.training import run  # imports torch, whose environment `execution_profile` has set
 
     inputs = read_inputs(folder)
     if inputs.training_origin != spec.origin:

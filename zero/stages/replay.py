@@ -32,7 +32,7 @@ from zero.data.window import shard_mismatch
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
 from zero.stages.inputs import Inputs
-from zero.storage.files import checked_path, link_or_copy, write_atomic, write_manifest
+from zero.storage.files import checked_bytes, checked_path, link_or_copy, write_atomic, write_manifest
 from zero.storage.layout import (
     GAME_LENGTHS,
     GAME_VALUES,
@@ -204,12 +204,17 @@ def check_games(inputs: Inputs, games: GameSet, store: Store, histograms: GameHi
         return NO_GAMES
     if not games.num_positions or not games.shards:
         raise StorageError(f"{folder / GAMES_DIR} holds no games; run `dvc repro` in the lineage's workspace")
+    player = games.origin.inputs.get("champion")  # the weights that played, see `zero.stages.selfplay.run`
+    if player is None:
+        raise StorageError(
+            f"{folder / GAMES_DIR / MANIFEST_FILE} does not name its player; restore it with `dvc checkout --force`"
+        )
     rejected: list[RejectedShard] = []
     openings: list[Opening] = []
     agreement = np.zeros(4, np.int64)
     num_targets = num_planes = num_resigned = 0
     for ref in games.shards:  # all of them before the error, so that one run quarantines every bad shard
-        expected = selfplay_expected(params, generation, games.origin.inputs.get("champion", ""), ref)
+        expected = selfplay_expected(params, generation, player, ref)
         checked = _check_shard(folder / GAMES_DIR, params, expected, ref)
         if isinstance(checked, RejectedShard):
             rejected.append(checked)
@@ -285,7 +290,7 @@ def _check_shard(
     rules = rules_of(params.game)
     path = games_dir / ref.file.path
     try:
-        columns = read_records(checked_path(ref.file, games_dir).read_bytes(), str(path))
+        columns = read_records(checked_bytes(ref.file, games_dir), str(path))
     except StorageError as error:
         # Without the remedy after the semicolon, which would not help: quarantine moves the file.
         return RejectedShard(ref, str(error).partition("; ")[0], is_file_corrupt=True)

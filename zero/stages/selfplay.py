@@ -18,7 +18,7 @@ from zero.stages.executor import Progress
 from zero.stages.inputs import Inputs
 from zero.stages.resignation import calibrate
 from zero.stages.spec import ShardSpec, plan_shards
-from zero.storage.files import checked_path, read_manifest, write_manifest
+from zero.storage.files import checked_bytes, read_manifest, write_manifest
 from zero.storage.layout import CHAMPION_DIR, GAMES_DIR, SELFPLAY_METRICS
 from zero.storage.manifests import RESIGNATION, GameSet, Origin
 from zero.storage.store import Store
@@ -33,7 +33,7 @@ def run(inputs: Inputs, store: Store, progress: Progress | None = None) -> GameS
     """Plays the self-play games of a generation in its workspace, and measures them.
 
     Args:
-      inputs: the workspace.
+      inputs: what the stages read of the workspace.
       store: finished shards, which are not played again, and weights.
       progress: called with the number of finished games and the number of games.
 
@@ -64,7 +64,7 @@ def plan(inputs: Inputs, store: Store) -> list[ShardSpec]:
       StorageError: the player's manifest or weights are missing or corrupt, or the store cannot be written.
     """
     generation = inputs.generation
-    weights = checked_path(inputs.player.weights, inputs.player_dir)
+    weights = checked_bytes(inputs.player.weights, inputs.player_dir)
     return _plan(inputs.params, generation.number, weights, generation.resign_threshold, store)
 
 
@@ -92,7 +92,7 @@ def plan_next(inputs: Inputs, store: Store) -> list[ShardSpec]:
             f"generation {generation.number} of {generation.lineage} has just been decided, and `zero advance` is "
             "setting up the next one; plan it without --next when that is done"
         )
-    weights = checked_path(inputs.champion.weights, inputs.folder / CHAMPION_DIR)
+    weights = checked_bytes(inputs.champion.weights, inputs.folder / CHAMPION_DIR)
     return _plan(inputs.params, generation.number + 1, weights, threshold, store)
 
 
@@ -134,8 +134,8 @@ def _write_no_games(folder: Path, origin: Origin) -> GameSet:
     return games
 
 
-def _plan(params: Params, number: int, weights: Path, threshold: float, store: Store) -> list[ShardSpec]:
-    digest = store.put_weights(weights.read_bytes())
+def _plan(params: Params, number: int, weights: bytes, threshold: float, store: Store) -> list[ShardSpec]:
+    digest = store.put_weights(weights)
     return plan_shards(params, STAGE, params.selfplay, number, (digest,), threshold)
 
 

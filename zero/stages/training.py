@@ -38,7 +38,7 @@ from zero.stages.inputs import Inputs
 from zero.stages.spec import lock_file_digest
 from zero.storage.files import (
     canonical_json,
-    checked_path,
+    checked_bytes,
     file_ref,
     remove_other_files,
     sha256_bytes,
@@ -56,7 +56,7 @@ from zero.storage.layout import (
     WEIGHTS_FILE,
     WINDOW_DIR,
 )
-from zero.storage.manifests import Checkpoint, Manifest, Window
+from zero.storage.manifests import Checkpoint, Manifest, Origin, Window
 
 SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
 """Threads that make batches, by device. The number does not change any result."""
@@ -105,7 +105,7 @@ def run(inputs: Inputs, progress: Progress | None = None) -> Checkpoint:
     """Trains in a workspace. Writes `models/challenger`, the metrics and the curve; resumes an interrupted training.
 
     Args:
-      inputs: the workspace.
+      inputs: what the stages read of the workspace.
       progress: called after each step with the number of steps done and the steps of this generation.
 
     Raises:
@@ -115,6 +115,7 @@ def run(inputs: Inputs, progress: Progress | None = None) -> Checkpoint:
     """
     params, number, window = inputs.params, inputs.generation.number, inputs.window
     check_trainee(inputs.trainee, params)
+    origin = inputs.training_origin  # before the training: the code and the inputs that it begins with
 
     prepare_torch(params.profile, params.profile.training_threads)
     if params.profile.training_processes == 1:
@@ -124,7 +125,7 @@ def run(inputs: Inputs, progress: Progress | None = None) -> Checkpoint:
         trained = run_data_parallel(train, (inputs,), params.profile, progress)
     health = health_of(trained.curve, params.training.num_steps)
 
-    checkpoint = _write_challenger(inputs, trained, health)
+    checkpoint = _write_challenger(inputs, origin, trained, health)
     _write_metrics(inputs, window, trained, health)
     remove_checkpoints(inputs.folder)  # only now: after a crash during the writes above, training resumes
     log.info("generation %d: trained to step %d, loss %.4f", number, trained.step, trained.curve[-1].loss)
@@ -166,7 +167,7 @@ def sample_games(columns: GameColumns) -> SampleGames:
         ownership=columns.ownership,
         move_offsets=columns.move_offsets,
         actions=columns.actions,
-        search_values=columns.best_values,
+        best_values=columns.best_values,
         visit_offsets=columns.visit_offsets,
         visit_actions=columns.visit_actions,
         visit_counts=columns.visit_counts,
@@ -230,13 +231,13 @@ def train(inputs: Inputs, peers: Peers | None, progress: Progress | None) -> Tra
                 if is_checkpoint and (peers is None or peers.rank == 0):
                     save_checkpoint(
                         directory,
-                        step,
-                        learner.learning_rate_factor,
-                        tuple(curve),
-                        tuple(pending),
-                        learner.weights(),
-                        learner.optimizer_state(),
-                        learner.player_weights() if training.ema_decay else None,
+                        step=step,
+                        learning_rate_factor=learner.learning_rate_factor,
+                        curve=tuple(curve),
+                        pending=tuple(pending),
+                        weights=learner.weights(),
+                        optimizer=learner.optimizer_state(),
+                        average=learner.player_weights() if training.ema_decay else None,
                     )
                 if progress:
                     progress(step - first_step, training.num_steps)
@@ -266,12 +267,12 @@ def _batches(
     with Sampler(
         rules,
         games,
-        params.seed,
-        inputs.generation.number,
-        training.batch_size,
-        training.random_symmetry,
-        SAMPLER_THREADS[params.profile.device],
-        training.search_value_weight,
+        seed=params.seed,
+        generation=inputs.generation.number,
+        batch_size=training.batch_size,
+        random_symmetry=training.random_symmetry,
+        num_threads=SAMPLER_THREADS[params.profile.device],
+        search_value_weight=training.search_value_weight,
     ) as sampler:
         batches = sampler.batches(first_step, num_steps)
         yield from batches if peers is None else peers.scatter(batches, share, num_steps)
@@ -284,12 +285,12 @@ def _trainee_checkpoint(trainee: Checkpoint, trainee_dir: Path) -> TrainingCheck
         learning_rate_factor=trainee.learning_rate_factor,
         curve=(),
         pending=(),
-        weights=trainee.trainee,
+        weights=trainee.continued_weights,
         optimizer=trainee.optimizer,
-        average=trainee.trainee_average,
+        average=trainee.continued_average,
     )
-    files = (trainee.trainee, trainee.optimizer, trainee.trainee_average)
-    return TrainingCheckpoint(manifest, *(checked_path(ref, trainee_dir).read_bytes() for ref in files))
+    files = (trainee.continued_weights, trainee.optimizer, trainee.continued_average)
+    return TrainingCheckpoint(manifest, *(checked_bytes(ref, trainee_dir) for ref in files))
 
 
 def _learner(params: Params, start: TrainingCheckpoint, peers: Peers | None) -> Learner:
@@ -301,16 +302,16 @@ def _learner(params: Params, start: TrainingCheckpoint, peers: Peers | None) -> 
         load_network(start.weights),
         params.training,
         params.profile.device,
-        manifest.step,
-        manifest.learning_rate_factor,
-        start.optimizer,
-        None if average is None else load_network(average),
-        params.profile.training_precision,
-        peers,
+        step=manifest.step,
+        learning_rate_factor=manifest.learning_rate_factor,
+        optimizer_state=start.optimizer,
+        average=None if average is None else load_network(average),
+        precision=params.profile.training_precision,
+        peers=peers,
     )
 
 
-def _write_challenger(inputs: Inputs, trained: Trained, health: Health) -> Checkpoint:
+def _write_challenger(inputs: Inputs, origin: Origin, trained: Trained, health: Health) -> Checkpoint:
     """Writes the challenger. After a dead training only `weights` are new; the rest is copied from the trainee."""
     trainee, directory = inputs.trainee, inputs.folder / CHALLENGER_DIR
     restarts = health.verdict == "dead"
@@ -320,17 +321,17 @@ def _write_challenger(inputs: Inputs, trained: Trained, health: Health) -> Check
     if restarts:
         kept = {
             OPTIMIZER_FILE: trainee.optimizer,
-            RAW_WEIGHTS_FILE: trainee.trainee,
-            AVERAGE_FILE: trainee.trainee_average,
+            RAW_WEIGHTS_FILE: trainee.continued_weights,
+            AVERAGE_FILE: trainee.continued_average,
         }
-        files |= {name: checked_path(ref, inputs.folder / TRAINEE_DIR).read_bytes() for name, ref in kept.items()}
+        files |= {name: checked_bytes(ref, inputs.folder / TRAINEE_DIR) for name, ref in kept.items()}
     elif trained.raw_weights is not None:
         files[RAW_WEIGHTS_FILE] = trained.raw_weights
     for name, data in files.items():
         write_atomic(directory / name, data)
     refs = {name: file_ref(directory / name, directory) for name in files}
     checkpoint = Checkpoint(
-        origin=inputs.training_origin,
+        origin=origin,
         network=inputs.params.network,
         step=trainee.step if restarts else trained.step,
         learning_rate_factor=trainee.learning_rate_factor if restarts else trained.learning_rate_factor,

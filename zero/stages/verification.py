@@ -90,7 +90,7 @@ def run(inputs: Inputs, store: Store, progress: Progress | None = None) -> Verif
     """Re-executes sampled shards of a workspace's generation, and compares them with the recorded ones.
 
     Args:
-      inputs: the workspace.
+      inputs: what the stages read of the workspace.
       store: its weights and shards. The re-execution uses a temporary store of its own, so that it finds no results.
       progress: called with the number of finished games and the number of games.
 
@@ -105,7 +105,7 @@ def run(inputs: Inputs, store: Store, progress: Progress | None = None) -> Verif
     with tempfile.TemporaryDirectory(prefix="zero-verification-") as scratch:
         second = Store(scratch)  # a worker would find the recorded shards in the real one, and not play
         for digest in {digest for shard in sample for digest in shard.spec.weights}:
-            second.put_weights(store.get_weights(digest))
+            second.put_weights(store.get_weights(digest))  # planning has put them there
         _reexecute(inputs, sample, second, progress)
         compared = [_compare(inputs.folder, shard, store, second) for shard in sample]
 

@@ -83,12 +83,12 @@ def play_into_store(
         evaluators,
         spec.weights,
         streams,
-        spec.play.num_slots,
-        spec.search.max_nodes,
-        progress,
-        spec.device.search_threads,
-        spec.device.half_batches,
-        stop_after,
+        num_slots=spec.play.num_slots,
+        max_nodes=spec.search.max_nodes,
+        progress=progress,
+        search_threads=spec.device.search_threads,
+        half_batches=spec.device.half_batches,
+        stop_after=stop_after,
     )
     data = write_records(played.games)
     receipt = ShardReceipt(

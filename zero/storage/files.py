@@ -46,13 +46,8 @@ def sha256_file(path: Path) -> str:
     Raises:
       StorageError: the file cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise StorageError(
-            f"cannot read {path}: {error.strerror}; restore it with `dvc checkout` or `dvc pull`"
-        ) from None
+    with _reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -115,13 +110,40 @@ def checked_path(ref: FileRef, folder: Path) -> Path:
       StorageError: the file is missing, or its SHA-256 is not that of the reference.
     """
     path = folder / ref.path
-    found = sha256_file(path)
+    _check_digest(path, sha256_file(path), ref)
+    return path
+
+
+def checked_bytes(ref: FileRef, folder: Path) -> bytes:
+    """Content of the referenced file, after a check of it.
+
+    Raises:
+      StorageError: the file is missing, or its SHA-256 is not that of the reference.
+    """
+    path = folder / ref.path
+    with _reading(path):
+        data = path.read_bytes()
+    _check_digest(path, sha256_bytes(data), ref)
+    return data
+
+
+def _check_digest(path: Path, found: str, ref: FileRef) -> None:
     if found != ref.sha256:
         raise StorageError(
             f"{path} is corrupt: its SHA-256 is {found[:12]}, its manifest has {ref.sha256[:12]}; "
             "restore it with `dvc checkout --force`"
         )
-    return path
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Reports a file that cannot be read in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot read {path}: {error.strerror}; restore it with `dvc checkout` or `dvc pull`"
+        ) from None
 
 
 def remove_other_files(folder: Path, refs: Collection[FileRef]) -> None:

@@ -121,12 +121,12 @@ class Checkpoint(Manifest):
     those of that checkpoint; only `weights`, which played the match, come from this training."""
 
     @property
-    def trainee(self) -> FileRef:
+    def continued_weights(self) -> FileRef:
         """The weights that training continues from."""
         return self.raw_weights or self.weights
 
     @property
-    def trainee_average(self) -> FileRef:
+    def continued_average(self) -> FileRef:
         """The moving average that training continues from."""
         return self.average or self.weights
 

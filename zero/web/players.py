@@ -20,7 +20,7 @@ from zero.players.spec import PlayerSpec, parse_player
 from zero.record.ledger import find_workspace, generation_tag, lineages_here, read_ledger
 
 HUMAN = "human"
-NETWORK_NAME = re.compile(rf"({SHIPPED_PREFIX})?[a-z][a-z0-9-]{{0,39}}|[a-z][a-z0-9-]{{0,39}}/gen-\d{{1,6}}")
+NETWORK_NAME = re.compile(rf"({SHIPPED_PREFIX})?[a-z][a-z0-9-]{{0,39}}|[a-z][a-z0-9-]{{0,39}}/gen-\d{{4,6}}")
 KINDS = ("network", "raw", "gnugo", "rollout", "random")
 MAX_SIMULATIONS, MAX_PLAYOUTS = 20_000, 10_000
 """A person waits for a move, and the server for the end of a search that it cannot interrupt (rollouts)."""
