@@ -42,7 +42,7 @@ def test_weights_replaced_in_the_list_of_files_and_rows_of_a_window_changed(reco
     named(found, "data", 2, "models/challenger/weights.safetensors", "SHA-256 against its manifest")
     named(found, "data", 2, "data/window/manifest.json", "MD5 against dvc.lock")
     named(found, "manifests", 2, "gen-0001-shard-0001.parquet: row", "skip_games=1,", "skip_games=0;")
-    named(found, "manifests", 2, "num_games of its rows", "found 35, expected 36")
+    named(found, "manifests", 2, "num_games of its shards", "found 35, expected 36")
     named(found, "attestation", 2, "digest of data/window/manifest.json")
 
 

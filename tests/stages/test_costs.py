@@ -87,7 +87,7 @@ def write_lines(workspace: Path, *lines: ProcessCosts, incomplete: bytes = b"") 
 def test_receipts_are_summed_and_overlapping_time_counts_once(workspace: Path, store: Store) -> None:
     put(store, receipt(KEYS[0], 100.0, 10.0), receipt(KEYS[1], 105.0, 10.0, worker="there:2"))
     write_lines(workspace, line("selfplay", 99.0, 2.0, 0.5))
-    selfplay = generation_costs(workspace, store, 3).stages["selfplay"]
+    selfplay = generation_costs(workspace, store, "go9", 3).stages["selfplay"]
     assert selfplay.seconds == 16.0  # 99 to 115
     assert selfplay.cpu_seconds == 5.0 + 5.0 + 0.5
     assert (selfplay.games, selfplay.evaluations, selfplay.shards) == (24, 2000, 2)
@@ -96,13 +96,13 @@ def test_receipts_are_summed_and_overlapping_time_counts_once(workspace: Path, s
 
 def test_a_shard_that_was_played_twice_costs_twice(workspace: Path, store: Store) -> None:
     put(store, receipt(KEYS[0], 100.0, 10.0), receipt(KEYS[0], 200.0, 10.0, worker="there:2"))
-    selfplay = generation_costs(workspace, store, 3).stages["selfplay"]
+    selfplay = generation_costs(workspace, store, "go9", 3).stages["selfplay"]
     assert (selfplay.seconds, selfplay.evaluations, selfplay.games) == (20.0, 2000, 24)
 
 
 def test_shards_without_a_receipt_are_unknown(workspace: Path, store: Store) -> None:
     put(store, receipt(KEYS[0], 100.0, 10.0))
-    costs = generation_costs(workspace, store, 3)
+    costs = generation_costs(workspace, store, "go9", 3)
     assert costs.stages["selfplay"].shards_without_receipt == 1
     assert costs.stages["gating"].shards_without_receipt == 2
     assert costs.total().shards_without_receipt == 3
@@ -115,7 +115,7 @@ def test_the_last_line_of_each_process_counts_and_an_incomplete_one_does_not(wor
         line("training", 300.0, 6.0, 5.0, worker="here:10"),
         incomplete=b'{"stage": "training", "sec',
     )
-    training = generation_costs(workspace, store, 3).stages["training"]
+    training = generation_costs(workspace, store, "go9", 3).stages["training"]
     assert (training.seconds, training.cpu_seconds) == (16.0, 13.0)
 
 
@@ -151,18 +151,18 @@ with zero.stages.costs.stage_costs(read_inputs(Path({str(workspace)!r})), "repla
         assert process.stdout and process.stdout.readline()
         time.sleep(1.0)
         process.send_signal(signal.SIGKILL)
-    killed = generation_costs(workspace, store, 3).stages["replay"]
+    killed = generation_costs(workspace, store, "go9", 3).stages["replay"]
     assert killed.seconds > 0.5 and killed.cpu_seconds > 0.2
     with stage_costs(read_inputs(workspace), "replay"):
         pass
-    resumed = generation_costs(workspace, store, 3).stages["replay"]
+    resumed = generation_costs(workspace, store, "go9", 3).stages["replay"]
     assert resumed.cpu_seconds > killed.cpu_seconds and len(resumed.workers) == 2
 
 
 def test_a_stage_that_fails_is_counted(workspace: Path, store: Store) -> None:
     with pytest.raises(RuntimeError), stage_costs(read_inputs(workspace), "replay"):
         raise RuntimeError
-    assert "replay" in generation_costs(workspace, store, 3).stages
+    assert "replay" in generation_costs(workspace, store, "go9", 3).stages
 
 
 def test_a_stage_continues_if_its_costs_cannot_be_written(

@@ -154,7 +154,7 @@ def _check_rows(
 
 
 def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
-    """The window is the previous one with the new games, cut to its size; its other rows are unchanged."""
+    """The window is the previous one with the new games, cut to its size; its other shards are unchanged."""
     window, games = generation.window, generation.games
     state = generation.previous.next_state if generation.previous else None
     before = state.window_shards if state else None
@@ -162,29 +162,31 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
     if window is None or games is None or before is None:
         return
     if generation.old_window is not None:
-        yield from _compare_rows(f"{OLD_WINDOW_DIR}/{MANIFEST_FILE}", generation.old_window.shards, before, remedy)
+        yield from _compare_window_shards(
+            f"{OLD_WINDOW_DIR}/{MANIFEST_FILE}", generation.old_window.shards, before, remedy
+        )
     known = (*before, *(new_entry(ref) for ref in games.shards))
     expected = last_games(known, window_size(params, generation.number, before))
     if window.shards != expected:
         expected = last_games(known, size_by_fraction(params, generation.number, before))
-    yield from _compare_rows(where, window.shards, expected, remedy)
+    yield from _compare_window_shards(where, window.shards, expected, remedy)
     num_games = sum(entry.num_games for entry in window.shards)
-    yield from differs(where, "num_games of its rows", num_games, window.num_games, remedy)
+    yield from differs(where, "num_games of its shards", num_games, window.num_games, remedy)
     num_positions = sum(entry.shard.num_positions for entry in window.shards)
     if window.shards and window.shards[0].skip_games:
         oldest = shard(generation, WINDOW_DIR, window.shards[0].shard.file)
         if not isinstance(oldest, GameColumns):
             return
         num_positions -= int(oldest.move_offsets[min(window.shards[0].skip_games, oldest.num_games)])
-    yield from differs(where, "num_positions of its rows", num_positions, window.num_positions, remedy)
+    yield from differs(where, "num_positions of its shards", num_positions, window.num_positions, remedy)
 
 
-def _compare_rows(
-    where: str, rows: tuple[WindowShard, ...], expected: tuple[WindowShard, ...], remedy: str
+def _compare_window_shards(
+    where: str, shards: tuple[WindowShard, ...], expected: tuple[WindowShard, ...], remedy: str
 ) -> Iterator[Mismatch]:
-    for found, wanted in zip(rows, expected, strict=False):
-        yield from differs(f"{where}, {wanted.shard.file.path}", "row", found, wanted, remedy)
-    yield from differs(where, "number of its rows", len(rows), len(expected), remedy)
+    for found, wanted in zip(shards, expected, strict=False):
+        yield from differs(f"{where}, {wanted.shard.file.path}", "entry", found, wanted, remedy)
+    yield from differs(where, "number of its shards", len(shards), len(expected), remedy)
 
 
 def _check_origins(generation: Generation) -> Iterator[Mismatch]:

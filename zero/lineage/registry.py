@@ -220,7 +220,7 @@ def _note_costs(workspace: Path, entry: LedgerEntry) -> list[str]:
         # An existing note stays: a restored workspace no longer has the costs of its processes.
         if read_note(workspace, entry.lineage, tag) is None:
             with open_store(workspace) as store:
-                costs = generation_costs(workspace, store, entry.generation)
+                costs = generation_costs(workspace, store, entry.lineage, entry.generation)
             write_note(workspace, tag, costs)
     except ZeroError as error:
         log.warning("generation %d: cannot note its costs: %s", entry.generation, error)

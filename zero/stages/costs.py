@@ -20,8 +20,8 @@ from zero.stages.inputs import Inputs
 from zero.stages.meter import Meter, worker_name
 from zero.stages.spec import ShardReceipt, read_receipts
 from zero.storage.files import canonical_line, read_manifest
-from zero.storage.layout import COSTS_DIR, GENERATION_FILE, SHARD_DIRS
-from zero.storage.manifests import GameSet, GenerationId, Manifest
+from zero.storage.layout import COSTS_DIR, SHARD_DIRS
+from zero.storage.manifests import GameSet, Manifest
 from zero.storage.store import Store
 
 STAGES = ("selfplay", "replay", "training", "gating", "verification")
@@ -72,14 +72,13 @@ def stage_costs(inputs: Inputs, stage: str) -> Iterator[None]:
         _append(path, _costs_so_far(stage, meter))
 
 
-def generation_costs(workspace: Path, store: Store, generation: int) -> GenerationCosts:
+def generation_costs(workspace: Path, store: Store, lineage: str, generation: int) -> GenerationCosts:
     """Costs of the generation whose data the workspace holds; stages without known costs are omitted.
 
     Raises:
-      StorageError: the workspace's generation or a manifest cannot be read, or the store does not respond.
+      StorageError: a manifest cannot be read, or the store does not respond.
     """
     lines = _last_lines(_path(workspace, generation))
-    lineage = read_manifest(workspace, GenerationId, GENERATION_FILE).lineage
     stages = {}
     for stage in STAGES:
         receipts: list[ShardReceipt] = []
