@@ -28,7 +28,7 @@ def test_corrupt_objects_in_the_cache(record: Record) -> None:
     assert all(finding.check in ("data", "manifests") for finding in found)
 
 
-def test_weights_replaced_in_the_list_of_files_and_rows_of_a_window_changed(record: Record) -> None:
+def test_weights_replaced_in_the_list_of_files_and_an_entry_of_a_window_changed(record: Record) -> None:
     listing = record.cached(2, "models/challenger")
     old, new = (record.cached(number, "models/challenger", "weights.safetensors") for number in (2, 1))
     text = listing.read_text().replace(old.parent.name + old.name, new.parent.name + new.name)
@@ -41,7 +41,7 @@ def test_weights_replaced_in_the_list_of_files_and_rows_of_a_window_changed(reco
     named(found, "data", 2, f"models/challenger ({listing})", "MD5 against dvc.lock")
     named(found, "data", 2, "models/challenger/weights.safetensors", "SHA-256 against its manifest")
     named(found, "data", 2, "data/window/manifest.json", "MD5 against dvc.lock")
-    named(found, "manifests", 2, "gen-0001-shard-0001.parquet: row", "skip_games=1,", "skip_games=0;")
+    named(found, "manifests", 2, "gen-0001-shard-0001.parquet: entry", "skip_games=1,", "skip_games=0;")
     named(found, "manifests", 2, "num_games of its shards", "found 35, expected 36")
     named(found, "attestation", 2, "digest of data/window/manifest.json")
 
