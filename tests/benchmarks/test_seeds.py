@@ -128,7 +128,7 @@ def project(monkeypatch):
     for command in ("run_zero", "run_dvc_stage", "read_match"):
         monkeypatch.setattr(seeds, command, getattr(fake, command))
     monkeypatch.setattr(seeds, "newest_tagged", lambda home, lineage: fake.tagged)
-    monkeypatch.setattr(seeds, "lineages", lambda home: ["seed-1"] if fake.tagged >= 0 else [])
+    monkeypatch.setattr(seeds, "lineages_here", lambda home: ["seed-1"] if fake.tagged >= 0 else [])
     monkeypatch.setattr(seeds, "wait_until_free", lambda workspace: None)
     monkeypatch.setattr(seeds, "read_generation", read_generation)
     return fake
