@@ -80,10 +80,10 @@ def plan(
     ] = False,
 ) -> None:
     """Prints the specifications of a stage's shards, or of its training, one JSON object per line."""
-    if ahead and stage != "selfplay":
-        raise ZeroError(f"{stage} of the next generation cannot be planned yet; `--next` works with selfplay only")
     from zero.stages.inputs import read_inputs
 
+    if ahead and stage != "selfplay":
+        raise ZeroError(f"{stage} of the next generation cannot be planned yet; `--next` works with selfplay only")
     here = Path.cwd()
     inputs = read_inputs(here)
     if stage == "training":

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from zero.cli.app import STAGES, app
-from zero.progress import Progress, progress_of
-from zero.storage.manifests import Checkpoint
+from zero.progress import progress_of
 from zero.storage.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -42,7 +41,11 @@ def training() -> None:
     from zero.stages.remote_training import fetch
 
     with _stage("training") as (inputs, store), progress_of("training", "steps") as progress:
-        checkpoint = fetch(inputs, store) or _train(inputs, progress)
+        checkpoint = fetch(inputs, store)
+        if checkpoint is None:
+            from zero.stages.training import run  # imports torch, whose environment `fetch` has set
+
+            checkpoint = run(inputs, progress)
     after = "the training is dead, the next one begins after step" if checkpoint.restarts else "trained up to step"
     typer.echo(f"challenger {checkpoint.weights.sha256[:12]}, {after} {checkpoint.step}")
 
@@ -68,17 +71,6 @@ def verification() -> None:
     num_games = metrics.selfplay.num_games + metrics.gating.num_games
     num_shards = metrics.selfplay.num_shards + metrics.gating.num_shards
     typer.echo(f"{num_games} games of {num_shards} shards played again and equal")
-
-
-def _train(inputs: "Inputs", progress: Progress) -> Checkpoint:
-    """Trains in this process. Sets the environment of PyTorch before its import."""
-    from zero.network.profile import prepare_torch
-
-    profile = inputs.params.profile
-    prepare_torch(profile, profile.training_threads)
-    from zero.stages.training import run
-
-    return run(inputs, progress)
 
 
 @contextmanager
