@@ -87,7 +87,7 @@ def shard_digest(params: Params, number: int) -> str:
     with tempfile.TemporaryDirectory(prefix="zero-gpu-") as folder:
         store = Store(folder)
         weights = store.put_weights(weights_bytes(new_network(params.network, params.game, params.seed)))
-        return play_into_store(plan_shards(params, "selfplay", params.selfplay, 1, (weights,))[number], store).sha256
+        return play_into_store(plan_shards(params, "selfplay", 1, (weights,))[number], store).sha256
 
 
 def memory(params: Params) -> Memory:

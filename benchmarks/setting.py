@@ -60,4 +60,5 @@ def changed(params: Params, changes: str) -> Params:
 def selfplay_settings(params: Params) -> PlaySettings:
     """Settings of self-play with these parameters, but with full searches only and without resignation."""
     few = params.selfplay.model_copy(update={"num_games": 1, "full_search_fraction": 1.0})
-    return shard_settings(plan_shards(params, "selfplay", few, 0, (sha256_bytes(b""),))[0])
+    params = params.model_copy(update={"selfplay": few})
+    return shard_settings(plan_shards(params, "selfplay", 0, (sha256_bytes(b""),))[0])

@@ -73,7 +73,7 @@ def plan(turn: tasks.Turn, stage: str) -> tasks.Specs:
 
 def all_shards(params: Params) -> list[ShardSpec]:
     """The shards to play."""
-    return plan_shards(params, "selfplay", params.selfplay, 1, (sha256_bytes(WEIGHTS),))
+    return plan_shards(params, "selfplay", 1, (sha256_bytes(WEIGHTS),))
 
 
 @flow(name="benchmark-workers")

@@ -76,7 +76,7 @@ profile = params.profile.model_copy(update={"precision": "fp32"})  # every machi
 selfplay = params.selfplay.model_copy(update={"num_games": 1, "num_slots": 1, "num_simulations": 12})
 params = params.model_copy(update={"profile": profile, "selfplay": selfplay})
 store = Store(str(home))
-(spec,) = plan_shards(params, "selfplay", selfplay, 1, (store.put_weights(player.network.weights),))
+(spec,) = plan_shards(params, "selfplay", 1, (store.put_weights(player.network.weights),))
 assert play_into_store(spec, store).num_evaluations > 0
 """
 WEB_GAME = """

@@ -21,6 +21,7 @@ from zero.interop.export import export_player
 from zero.lineage.workspace import new_lineage
 from zero.players import networks
 from zero.players.networks import SHIPPED_DIR, resolve_network
+from zero.players.spec import parse_player
 from zero.record.ledger import read_ledger
 from zero.storage.files import write_manifest
 from zero.storage.manifests import LedgerEntry, Source
@@ -52,7 +53,7 @@ def home(read_only: Path, tmp_path: Path) -> Path:
 def choose(home: Path, text: str = "tiny") -> tuple[str, list[str]]:
     """The chosen spec and the lines for the user."""
     lines: list[str] = []
-    return choose_player(home, text, "play", lines.append), lines
+    return choose_player(home, parse_player(text), "play", lines.append).text, lines
 
 
 def write_match(home: Path, players: tuple[str, str], wins: int, losses: int, **changes: float) -> None:

@@ -41,7 +41,7 @@ def children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> workers._Childr
 def specs_of(store: Store) -> list[ShardSpec]:
     params = smoke_params()
     digest = store.put_weights(weights_bytes(new_network(params.network, params.game, params.seed)))
-    return plan_shards(params, "selfplay", params.selfplay, 1, (digest,))
+    return plan_shards(params, "selfplay", 1, (digest,))
 
 
 def is_free() -> bool:

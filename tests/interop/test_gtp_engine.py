@@ -17,6 +17,7 @@ from zero.players.build import open_session
 from zero.players.player import RESIGN, Reply
 from zero.players.rollout import RolloutPlayer
 from zero.players.session import PlayerSession
+from zero.players.spec import parse_player
 from zero.players.uniform import UniformPlayer
 from zero.search.evaluator import UniformEvaluator
 
@@ -40,7 +41,7 @@ def test_the_version_of_a_network_has_a_digest_of_its_weights_and_search(tmp_pat
         (tmp_path / "params.yaml").write_text(params_text(params))
         weights = weights_bytes(new_network(params.network, params.game, seed))
         (tmp_path / "weights.safetensors").write_bytes(weights)
-        return answer(GtpServer(*open_session(tmp_path, text)), "version")
+        return answer(GtpServer(*open_session(tmp_path, parse_player(text))), "version")
 
     text = f"{tmp_path}/weights.safetensors,simulations=2"
     one, other = version(1, text), version(2, text)

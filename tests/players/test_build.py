@@ -127,7 +127,7 @@ def test_the_identity_contains_a_precision_that_this_machine_lacks(home, tmp_pat
 @pytest.mark.parametrize(("options", "simulations"), [("", SESSION_SIMULATIONS), (",simulations=9", 9)])
 def test_a_network_searches_longer_in_a_session_than_in_its_gate(home, options, simulations):
     text = f"{home}/bare/weights.safetensors{options}"
-    session, _ = open_session(home, text)
+    session, _ = open_session(home, parse_player(text))
     assert isinstance(session, NetworkSession) and session.num_simulations == simulations
     in_a_match = SMOKE.gating.num_simulations if not options else simulations
     assert resolved_network(home, text).num_simulations == in_a_match < SESSION_SIMULATIONS
@@ -163,7 +163,7 @@ def test_an_option_makes_another_player(home):
 
 def test_a_session_searches_with_the_options_of_its_spec(home):
     def searched(options: str) -> SearchResult:
-        session, rules = open_session(home, f"{home}/bare/weights.safetensors,simulations=32,{options}")
+        session, rules = open_session(home, parse_player(f"{home}/bare/weights.safetensors,simulations=32,{options}"))
         assert isinstance(session, NetworkSession)
         session.new_game(rules)
         return session.search(32, None)

@@ -35,7 +35,7 @@ def test_a_spec_is_parsed(text, kind, argument, options):
 
 @pytest.mark.parametrize("text", ["go9", "go9,simulations=8,resign=-0.9", "raw:go9", "leelaz:go9,playouts=5"])
 def test_an_argument_is_replaced(text):
-    assert parse_player(text).with_argument("a/gen-0001") == text.replace("go9", "a/gen-0001")
+    assert parse_player(text).with_argument("a/gen-0001").text == text.replace("go9", "a/gen-0001")
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,9 @@ def play_shards(
     store = Store(str(folder))
     weights = tuple(put_network(store, params, seed) for seed in (1, 2))
     if kind == "selfplay":
-        specs = plan_shards(params, kind, params.selfplay, 1, weights[:1], threshold)
+        specs = plan_shards(params, kind, 1, weights[:1], threshold)
     else:
-        specs = plan_shards(params, kind, params.gating, 1, weights)
+        specs = plan_shards(params, kind, 1, weights)
     played = []
     for spec in specs:
         play_into_store(spec, store)

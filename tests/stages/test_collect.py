@@ -69,7 +69,7 @@ PARAMS = smoke_params(selfplay={"num_games": 12, "games_per_shard": 6}, executor
 
 
 def plan(store: Store) -> list[ShardSpec]:
-    return plan_shards(PARAMS, "selfplay", PARAMS.selfplay, 1, (put_network(store, PARAMS),))
+    return plan_shards(PARAMS, "selfplay", 1, (put_network(store, PARAMS),))
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
 
 def specs_of(params: Params, store: Store, seed: int = 1) -> list[ShardSpec]:
     digest = store.put_weights(weights_bytes(new_network(params.network, params.game, params.seed)))
-    return plan_shards(params.model_copy(update={"seed": seed}), "selfplay", params.selfplay, 1, (digest,))
+    return plan_shards(params.model_copy(update={"seed": seed}), "selfplay", 1, (digest,))
 
 
 def is_running(pid: int) -> bool:

@@ -59,7 +59,7 @@ def test_the_environment_is_set_before_the_meter_imports_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     params, store, seen = smoke_params(), Store(str(tmp_path)), []
-    spec = plan_shards(params, "selfplay", params.selfplay, 1, (put_network(store, params),))[0]
+    spec = plan_shards(params, "selfplay", 1, (put_network(store, params),))[0]
     device = params.profile.model_copy(update={"device": "cuda", "backend": "torch"})
     monkeypatch.setenv(name, "")
     monkeypatch.delenv(name)  # restored at the end also where it was not set
@@ -78,7 +78,7 @@ def test_a_process_that_computes_with_all_instructions_plays_no_shard_of_avx2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params, store = smoke_params(), Store(str(tmp_path))
-    spec = plan_shards(params, "selfplay", params.selfplay, 1, (put_network(store, params),))[0]
+    spec = plan_shards(params, "selfplay", 1, (put_network(store, params),))[0]
     for name in AVX2_ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setitem(sys.modules, "openvino", ModuleType("openvino"))
@@ -91,7 +91,7 @@ def test_a_process_that_computes_with_all_instructions_plays_no_shard_of_avx2(
 def test_a_shard_costs_few_requests_to_an_object_store(tmp_path: Path) -> None:
     """docs/cluster.md has the numbers."""
     params, store = smoke_params(selfplay={"num_games": 1}), CountingStore(f"memory://{tmp_path}")
-    spec = plan_shards(params, "selfplay", params.selfplay, 1, (put_network(store, params),))[0]
+    spec = plan_shards(params, "selfplay", 1, (put_network(store, params),))[0]
     counts = [store.num_requests]
     assert missing_shards([spec], store) == [spec]
     counts.append(store.num_requests)
@@ -104,7 +104,7 @@ def test_a_shard_costs_few_requests_to_an_object_store(tmp_path: Path) -> None:
 
 def test_a_worker_that_stands_still_ends_itself_and_one_that_waits_or_plays_does_not(tmp_path: Path) -> None:
     params, store = smoke_params(), Store(str(tmp_path))
-    spec = plan_shards(params, "selfplay", params.selfplay, 1, (put_network(store, params),))[0]
+    spec = plan_shards(params, "selfplay", 1, (put_network(store, params),))[0]
     command = [sys.executable, "-c", STANDS_STILL, store.url]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -340,10 +340,11 @@ def play(
     from zero.games.position import BLACK, WHITE
     from zero.interop.terminal import TerminalGame
     from zero.players.build import open_session
+    from zero.players.spec import parse_player
 
     home = home_dir()
-    chosen = choose_player(home, player, "play", note)
-    session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES)
+    spec = choose_player(home, parse_player(player), "play", note)
+    session, rules = open_session(home, spec, size, komi, seed, NUM_LEAVES)
     people = {"black": (BLACK,), "white": (WHITE,), "both": (BLACK, WHITE)}[colour]
     with closing(session):
         TerminalGame(session, rules, Console(highlight=False), people).run()
@@ -363,9 +364,10 @@ def gtp(
     from zero.evaluation.player_choice import choose_player
     from zero.interop.gtp import GtpServer, serve_gtp
     from zero.players.build import open_session
+    from zero.players.spec import parse_player
 
     home = home_dir()
-    chosen = choose_player(home, player, "gtp", note)
-    session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES, seconds)
+    spec = choose_player(home, parse_player(player), "gtp", note)
+    session, rules = open_session(home, spec, size, komi, seed, NUM_LEAVES, seconds)
     with closing(session):
         serve_gtp(sys.stdin, sys.stdout, lambda interrupted: GtpServer(session, rules, interrupted))

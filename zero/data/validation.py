@@ -17,7 +17,7 @@ from zero.games.position import BLACK, NUM_HISTORY, NUM_PLANES, WHITE, WORD_BITS
 from zero.play.moves import MAX_VISITS
 from zero.search.gumbel import TARGET_SUM
 from zero.search.streams import next_float, stream_of
-from zero.storage.manifests import NO_RESIGNATION, RESIGNATION, ExpectedProperties
+from zero.storage.manifests import NO_RESIGNATION, RESIGNATION, ExpectedProperties, ShardRef
 
 NO_MOVE = -1
 """`Violation.move` if the violation concerns the complete game."""
@@ -132,6 +132,17 @@ def stream_violations(new: Sequence[Opening], old: Sequence[Opening], expected: 
             )
             violations.append(Violation("streams", opening.game, NO_MOVE, text))
     return violations
+
+
+def by_shard(
+    violations: Sequence[Violation], shards: Sequence[ShardRef | ExpectedProperties]
+) -> dict[int, list[Violation]]:
+    """Violations by the index of the shard that has the game."""
+    found: dict[int, list[Violation]] = {}
+    for violation in violations:
+        index = next(i for i, shard in enumerate(shards) if 0 <= violation.game - shard.first_game < shard.num_games)
+        found.setdefault(index, []).append(violation)
+    return found
 
 
 def format_violations(name: str, violations: Sequence[Violation]) -> str:

@@ -18,8 +18,8 @@ from zero.players.networks import (
     resolve_network,
     shipped_generation,
 )
-from zero.players.spec import parse_player
-from zero.record.ledger import find_workspace, generation_tag, read_ledger
+from zero.players.spec import PlayerSpec
+from zero.record.ledger import find_workspace, generation_tag, parse_tag, read_ledger
 from zero.storage.files import sha256_bytes
 from zero.storage.manifests import LedgerEntry
 
@@ -31,28 +31,26 @@ SESSION_SEARCH = f"simulations={SESSION_SIMULATIONS},pass_wins=true"
 """Options of the suggested match: both players search alike, whatever their lineages do."""
 
 
-def choose_player(home: Path, text: str, command: str, log_line: Callable[[str], None]) -> str:
-    """The spec of the player to start; `text` itself unless it names both a lineage and a shipped player.
+def choose_player(home: Path, spec: PlayerSpec, command: str, log_line: Callable[[str], None]) -> PlayerSpec:
+    """The spec of the player to start; `spec` itself unless it names both a lineage and a shipped player.
 
     Args:
       home: the project's folder.
-      text: the spec that the user gave, see `zero.players.spec`.
+      spec: what the user gave.
       command: the command that starts the player, for the hint: "play" or "gtp".
       log_line: receives a line for the user: who plays, why, and how to choose the other player.
 
     Raises:
-      ParamsError: the spec has an option that the player does not have.
       StorageError: the shipped player is corrupt.
     """
-    spec = parse_player(text)
     if not spec.has_network or not is_ambiguous(home, spec.argument):
-        return text
+        return spec
     ledger = read_ledger(find_workspace(home, spec.argument))
     champion, shipped = generation_tag(spec.argument, ledger[-1].generation), f"{SHIPPED_PREFIX}{spec.argument}"
     is_champion, reason = _choose(home, ledger, champion, shipped)
     chosen, other = (champion, shipped) if is_champion else (shipped, champion)
     which = "shipped player" if is_champion else "champion"
-    log_line(f"{chosen} plays: {reason}. To choose the {which}: `zero {command} {spec.with_argument(other)}`.")
+    log_line(f"{chosen} plays: {reason}. To choose the {which}: `zero {command} {spec.with_argument(other).text}`.")
     return spec.with_argument(chosen)
 
 
@@ -93,8 +91,8 @@ def champions(ledger: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     for entry in reversed(ledger):
         if entry.generation <= kept:
             found.setdefault(entry.champion, entry)
-            if entry.kind == "rollback" and entry.source:
-                kept = int(entry.source.tag.rpartition("-")[2])
+            if entry.kind == "rollback" and entry.source and (source := parse_tag(entry.source.tag)):
+                kept = source[1]
     return list(found.values())
 
 

@@ -200,7 +200,7 @@ def _write_record(
     if previous is not None:
         inputs.append(Resource(name=PARENT, digest={"sha256": previous.provenance}))
     generation = in_progress(folder)
-    attestation = state_attestation(generation, kind, generation_tag(lineage, number), tuple(inputs))
+    attestation = state_attestation(generation, kind, lineage, number, tuple(inputs))
     entry = LedgerEntry(
         lineage=lineage,
         generation=number,

@@ -430,9 +430,7 @@ def _write_first_state(folder: Path, lineage: str, params: Params, progress: Pro
         params_digest=params_digest(params),
         lock_digest=sha256_bytes(b""),
         source=None,
-        provenance=write_attestation(
-            folder, state_attestation(in_progress(folder), "start", generation_tag(lineage, 0))
-        ),
+        provenance=write_attestation(folder, state_attestation(in_progress(folder), "start", lineage, 0)),
         previous=FIRST_PREVIOUS,
     )
     write_atomic(folder / LEDGER_FILE, append_entry("", entry).encode())

@@ -20,7 +20,7 @@ from zero.network.inference import new_evaluator
 from zero.network.profile import load_project_params, local_precision, local_profile, prepare_inference
 from zero.players.networks import ResolvedNetwork, resolve_network
 from zero.players.player import Player, PlayerId
-from zero.players.spec import SEARCH_OPTIONS, PlayerSpec, parse_player
+from zero.players.spec import SEARCH_OPTIONS, PlayerSpec
 from zero.search.evaluator import Evaluator
 from zero.storage.files import canonical_json, sha256_bytes
 from zero.storage.manifests import NO_RESIGNATION
@@ -262,7 +262,7 @@ def identify(player: ResolvedPlayer, rules: Rules) -> PlayerId:
 
 def open_session(
     home: Path,
-    text: str,
+    spec: PlayerSpec,
     size: int | None = None,
     komi: float | None = None,
     seed: int = 1,
@@ -273,7 +273,7 @@ def open_session(
 
     Args:
       home: the project's folder.
-      text: the player's spec.
+      spec: the player's spec.
       size: size of the first board; by default that of the player's parameters.
       komi: first komi; by default that of the player's parameters.
       seed: seed of all random numbers.
@@ -283,7 +283,7 @@ def open_session(
     Raises:
       ZeroError: the player is unknown, its network is corrupt, or it plays another game.
     """
-    player = resolve_player(home, parse_player(text), for_session=True)
+    player = resolve_player(home, spec, for_session=True)
     rules = rules_of(common_game(home, [player], komi, size))
     return new_session(player, rules, seed, num_leaves, seconds), rules
 

@@ -51,10 +51,11 @@ class PlayerSpec(NamedTuple):
         """True if the argument names a network."""
         return self.kind in ("network", "raw")
 
-    def with_argument(self, argument: str) -> str:
-        """Text of the spec with another argument, and the same kind and options."""
+    def with_argument(self, argument: str) -> "PlayerSpec":
+        """The spec with another argument, and the same kind and options."""
         prefix = "" if self.kind == "network" else f"{self.kind}:"
-        return ",".join([f"{prefix}{argument}", *(f"{name}={value}" for name, value in self.options.items())])
+        text = ",".join([f"{prefix}{argument}", *(f"{name}={value}" for name, value in self.options.items())])
+        return PlayerSpec(text, self.kind, argument, self.options)
 
     def int_option(self, name: str, default: int, lowest: int, highest: int) -> int:
         """Value of an integer option, or `default` if the spec lacks it.

@@ -95,16 +95,19 @@ def decision_attestation(generation: Generation, decision: PromotionDecision, pr
     player = state.player if state and generation.overlap else None
     parts = decision_parts(generation, previous.provenance, champion.weights.sha256, player)
     engine = {stage: origin.engine for stage, origin in generation.origins.items()}
-    return _attestation(generation, "decision", generation_tag(decision.lineage, decision.generation), parts, engine)
+    return _attestation(generation, "decision", decision.lineage, decision.generation, parts, engine)
 
 
-def state_attestation(generation: Generation, kind: str, tag: str, inputs: tuple[Resource, ...] = ()) -> Attestation:
+def state_attestation(
+    generation: Generation, kind: str, lineage: str, number: int, inputs: tuple[Resource, ...] = ()
+) -> Attestation:
     """The attestation of a generation without stages: champion, trainee and window of the workspace's state.
 
     Args:
       generation: the workspace.
       kind: start, rollback or branch.
-      tag: tag of the generation.
+      lineage: its name.
+      number: number of the generation.
       inputs: what it was made of, beside the shards of the window.
 
     Raises:
@@ -117,7 +120,8 @@ def state_attestation(generation: Generation, kind: str, tag: str, inputs: tuple
     if generation.generation_id is not None and generation.generation_id.player is not None:
         required(generation.player, PLAYER_DIR)
     parts = state_parts(generation)
-    return _attestation(generation, kind, tag, parts._replace(inputs=(*inputs, *parts.inputs)), engine={})
+    parts = parts._replace(inputs=(*inputs, *parts.inputs))
+    return _attestation(generation, kind, lineage, number, parts, engine={})
 
 
 class Parts(NamedTuple):
@@ -205,10 +209,11 @@ def _lineage_key(home: Path, lineage: str) -> bytes:
         return history.key
 
 
-def _attestation(generation: Generation, kind: str, tag: str, parts: Parts, engine: Mapping[str, str]) -> Attestation:
+def _attestation(
+    generation: Generation, kind: str, lineage: str, number: int, parts: Parts, engine: Mapping[str, str]
+) -> Attestation:
     """An attestation with what all kinds share: parameters, profile, commit of the sources, package lock."""
     params = generation.read_params()
-    lineage, _, number = tag.rpartition("/gen-")
     # The commit that the stages ran on; the commit of the generation does not exist yet (docs/decisions/0002).
     head = git(generation.files.repository, "rev-parse", "HEAD").strip()
     constraints = required(generation.file(CONSTRAINTS_FILE), CONSTRAINTS_FILE)
@@ -218,7 +223,7 @@ def _attestation(generation: Generation, kind: str, tag: str, parts: Parts, engi
             build_definition=BuildDefinition(
                 build_type=BUILD_TYPE.format(kind=kind),
                 external_parameters=ExternalParameters(
-                    lineage=lineage, generation=int(number), parameters=params.model_dump(mode="json")
+                    lineage=lineage, generation=number, parameters=params.model_dump(mode="json")
                 ),
                 internal_parameters=InternalParameters(
                     engine=dict(engine),
@@ -231,7 +236,9 @@ def _attestation(generation: Generation, kind: str, tag: str, parts: Parts, engi
                     *parts.inputs,
                 ),
             ),
-            run_details=RunDetails(metadata=Metadata(invocation_id=tag), byproducts=parts.byproducts),
+            run_details=RunDetails(
+                metadata=Metadata(invocation_id=generation_tag(lineage, number)), byproducts=parts.byproducts
+            ),
         ),
     )
 

@@ -13,6 +13,7 @@ from zero.data.records import GameColumns, Limits, concatenate, read_records
 from zero.data.validation import (
     NO_MOVE,
     Violation,
+    by_shard,
     format_violations,
     openings_of,
     shard_violations,
@@ -142,11 +143,7 @@ def joint_violations(specs: Sequence[ShardSpec], parts: Sequence[GameColumns]) -
     """Violations by games of several shards of a stage, by the index of the shard to play again."""
     spec = specs[0]
     openings = [opening for part in parts for opening in openings_of(part, spec.generation)]
-    found: dict[int, list[Violation]] = {}
-    for violation in stream_violations(openings, [], spec):
-        index = next(i for i, spec in enumerate(specs) if 0 <= violation.game - spec.first_game < spec.num_games)
-        found.setdefault(index, []).append(violation)
-    return found
+    return by_shard(stream_violations(openings, [], spec), specs)
 
 
 def _quarantine(spec: ShardSpec, violations: Sequence[Violation], store: Store) -> str:

@@ -33,7 +33,8 @@ CLOSE_SECONDS = 10.0
 LOG_TAIL_BYTES = 2000
 
 Progress = Callable[[int, int], None]
-"""Called with (done, total), for example games."""
+"""Called with (done, total), for example games. Not that of `zero.progress`, which is no source of a stage: a change to
+the bars must not change the code digest."""
 
 
 class ShardFailedError(ZeroError):

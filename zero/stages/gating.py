@@ -66,7 +66,7 @@ def plan(inputs: Inputs, store: Store) -> list[ShardSpec]:
     params, number = inputs.params, inputs.generation.number
     challenger = store.put_weights(checked_bytes(inputs.challenger.weights, inputs.folder / CHALLENGER_DIR))
     champion = store.put_weights(checked_bytes(inputs.champion.weights, inputs.folder / CHAMPION_DIR))
-    return plan_shards(params, STAGE, params.gating, number, (challenger, champion))
+    return plan_shards(params, STAGE, number, (challenger, champion))
 
 
 def decide(match: MatchResult, threshold: float) -> bool:

@@ -21,7 +21,7 @@ from zero.data.records import GameColumns, read_records, read_summaries
 from zero.data.validation import (
     SAMPLED_POSITIONS,
     Opening,
-    Violation,
+    by_shard,
     format_violations,
     moves_of,
     openings_of,
@@ -305,10 +305,7 @@ def _repeated_shards(
     games: GameSet, openings: list[Opening], known: list[Opening], expected: ExpectedProperties
 ) -> list[RejectedShard]:
     """The new shards with games from the random stream of another game."""
-    found: dict[int, list[Violation]] = {}
-    for violation in stream_violations(openings, known, expected):
-        index = next(i for i, ref in enumerate(games.shards) if 0 <= violation.game - ref.first_game < ref.num_games)
-        found.setdefault(index, []).append(violation)
+    found = by_shard(stream_violations(openings, known, expected), games.shards)
     return [
         RejectedShard(ref, format_violations(f"{GAMES_DIR}/{ref.file.path}", found[index]), is_file_corrupt=False)
         for index, ref in enumerate(games.shards)

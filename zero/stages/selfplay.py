@@ -136,7 +136,7 @@ def _write_no_games(folder: Path, origin: Origin) -> GameSet:
 
 def _plan(params: Params, number: int, weights: bytes, threshold: float, store: Store) -> list[ShardSpec]:
     digest = store.put_weights(weights)
-    return plan_shards(params, STAGE, params.selfplay, number, (digest,), threshold)
+    return plan_shards(params, STAGE, number, (digest,), threshold)
 
 
 def _measured_threshold(inputs: Inputs) -> float:

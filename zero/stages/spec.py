@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, ValidationError
 
-from zero.config.params import GameParams, GatingParams, Params, ProfileParams, SelfplayParams
+from zero.config.params import GameParams, Params, ProfileParams
 from zero.errors import LineageError
 from zero.network.profile import execution_profile
 from zero.storage.files import canonical_json, sha256_bytes, sha256_file
@@ -151,7 +151,6 @@ def shard_profile(profile: ProfileParams) -> dict[str, str]:
 def plan_shards(
     params: Params,
     kind: Literal["selfplay", "gating"],
-    section: SelfplayParams | GatingParams,
     generation: int,
     weights: tuple[str, ...],
     resign_threshold: float = NO_RESIGNATION,
@@ -161,12 +160,12 @@ def plan_shards(
     Args:
       params: all parameters.
       kind: the stage.
-      section: the parameters of that stage.
       generation: the generation to play.
       weights: SHA-256 of the player for self-play; of the challenger and the champion for gating.
       resign_threshold: see `ShardSpec`; ignored if no game of the stage may resign.
     """
     engine, lock_file, profile = code_digest(kind), lock_file_digest(), shard_profile(params.profile)
+    section = params.selfplay if kind == "selfplay" else params.gating
     play = section.play
     return [
         ShardSpec(
