@@ -56,38 +56,12 @@ from zero.storage.layout import (
     WEIGHTS_FILE,
     WINDOW_DIR,
 )
-from zero.storage.manifests import Checkpoint, Manifest, Origin, Window
+from zero.storage.manifests import Checkpoint, Origin, Window
 
 SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
 """Threads that make batches, by device. The number does not change any result."""
 
 log = logging.getLogger(__name__)
-
-
-class TrainingMetrics(Manifest):
-    """`metrics/training.json`: the last line of the curve (`StepResult`), the amount of training, and its health."""
-
-    step: int
-    loss: float
-    policy_loss: float
-    value_loss: float
-    ownership_loss: float
-    score_loss: float
-    learning_rate: float
-    policy_accuracy: float
-    policy_entropy: float
-    constant_value_loss: float
-    saturated_values: float
-    value_deviation: float
-    policy_gradient_norm: float
-    value_gradient_norm: float
-    trunk_gradient_norm: float
-    learning_rate_factor: float
-    num_steps: int
-    num_samples: int
-    window_games: int
-    window_positions: int
-    health: Health
 
 
 class Trained(NamedTuple):
@@ -348,15 +322,15 @@ def _write_challenger(inputs: Inputs, origin: Origin, trained: Trained, health: 
 
 
 def _write_metrics(inputs: Inputs, window: Window, trained: Trained, health: Health) -> None:
+    """Writes `metrics/training.json`: the last line of the curve, the amount of training, its health. And the curve."""
     training = inputs.params.training
-    metrics = TrainingMetrics(
-        **trained.curve[-1]._asdict(),
-        learning_rate_factor=trained.learning_rate_factor,
-        num_steps=training.num_steps,
-        num_samples=training.num_steps * training.batch_size,
-        window_games=window.num_games,
-        window_positions=window.num_positions,
-        health=health,
-    )
+    metrics = trained.curve[-1]._asdict() | {
+        "learning_rate_factor": trained.learning_rate_factor,
+        "num_steps": training.num_steps,
+        "num_samples": training.num_steps * training.batch_size,
+        "window_games": window.num_games,
+        "window_positions": window.num_positions,
+        "health": health.model_dump(mode="json"),
+    }
     write_atomic(inputs.folder / TRAINING_METRICS, canonical_json(metrics))
     write_atomic(inputs.folder / TRAINING_CURVE, curve_text(trained.curve).encode())
