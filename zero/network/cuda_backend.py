@@ -20,7 +20,7 @@ from zero.config.params import ProfileParams
 from zero.errors import ParamsError
 from zero.games.position import WORD_BITS
 from zero.network.cuda_graphs import capture
-from zero.network.model import AlphaZeroNetwork, Block, PooledBlock, channels_last, fold, with_pooled_bias
+from zero.network.model import AlphaZeroNetwork, Block, channels_last, fold
 from zero.network.planes import BYTE_BITS, expand_bits, plane_bytes
 from zero.network.spec import check_batch
 from zero.network.torch_backend import DTYPES
@@ -176,17 +176,14 @@ class FusedBlock(nn.Module):
     the backward pass are not deterministic; `make gpu` compares the games of two runs.
     """
 
-    def __init__(self, block: Block | PooledBlock) -> None:
+    def __init__(self, block: Block) -> None:
         super().__init__()
         self.block = block
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B, C, S, S]."""
         block = self.block
-        if isinstance(block, PooledBlock):
-            y, _ = with_pooled_bias(block.first(x), block.num_pooled, block.pool)
-        else:
-            y = _fused_convolution(x, block.first, x, 0.0)
+        y = _fused_convolution(x, block.first, x, 0.0) if block.pool is None else block.middle(x)
         return _fused_convolution(y, block.second, x, 1.0)
 
 
@@ -205,7 +202,7 @@ def fuse(network: AlphaZeroNetwork) -> None:
     """
     for trunk in filter(None, (network.tower, network.value_tower)):
         for number, block in enumerate(trunk):
-            if isinstance(block, Block | PooledBlock) and block.skip:
+            if isinstance(block, Block) and block.skip:
                 trunk[number] = FusedBlock(block)
 
 

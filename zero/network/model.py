@@ -57,43 +57,34 @@ class Layer(nn.Module):
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions; with the skip connection it is the residual block of the paper."""
+    """Two 3x3 convolutions; with the skip connection it is the residual block of the paper.
 
-    def __init__(self, channels: int, skip: bool) -> None:
-        super().__init__()
-        self.skip = skip
-        self.first = ConvNorm(channels, channels, 3)
-        self.second = ConvNorm(channels, channels, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, C, S, S] -> [B, C, S, S]."""
-        y: Tensor = self.second(torch.relu_(self.first(x)))
-        return torch.relu_(y.add_(x) if self.skip else y)
-
-
-class PooledBlock(nn.Module):
-    """A block with KataGo's global pooling bias, by which every point depends on the complete board.
-
-    Of the first convolution's C channels, the first P = C / 4 are rectified and pooled over the board: mean, mean times
+    A pooled block has KataGo's global pooling bias, by which every point depends on the complete board. Of the first
+    convolution's C channels, the first P = C / 4 are rectified and pooled over the board: mean, mean times
     (S - 14) / 10, maximum, each [B, P]. A linear layer without bias maps these [B, 3 P] to one number for each of the
     other C - P channels, which is added to all points of the channel. The second convolution reads only these C - P
     channels. Normalisation comes before the sum here, and after it in KataGo. On a single board size the second mean is
     a multiple of the first; it is kept so that the form is KataGo's.
     """
 
-    def __init__(self, channels: int, skip: bool) -> None:
+    def __init__(self, channels: int, skip: bool, pooled: bool) -> None:
         super().__init__()
         self.skip = skip
-        self.num_pooled = max(1, channels // POOLED_SHARE)
+        self.num_pooled = max(1, channels // POOLED_SHARE) if pooled else 0
+        num_rest = channels - self.num_pooled
         self.first = ConvNorm(channels, channels, 3)
-        self.pool = nn.Linear(3 * self.num_pooled, channels - self.num_pooled, bias=False)
-        self.second = ConvNorm(channels - self.num_pooled, channels, 3)
+        self.pool = nn.Linear(3 * self.num_pooled, num_rest, bias=False) if pooled else None
+        self.second = ConvNorm(num_rest, channels, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B, C, S, S]."""
-        rest, _ = with_pooled_bias(self.first(x), self.num_pooled, self.pool)
-        y: Tensor = self.second(rest)
+        y: Tensor = self.second(self.middle(x))
         return torch.relu_(y.add_(x) if self.skip else y)
+
+    def middle(self, x: Tensor) -> Tensor:
+        """Input of the second convolution: [B, C, S, S] -> [B, C - P, S, S], with P = 0 in a block without pooling."""
+        y = self.first(x)
+        return torch.relu_(y) if self.pool is None else with_pooled_bias(y, self.num_pooled, self.pool)[0]
 
 
 def with_pooled_bias(y: Tensor, num_pooled: int, pool: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -133,7 +124,7 @@ class PooledPolicyHead(nn.Module):
     Of 2 F filters, F = C / 2, the first F are rectified and pooled over the board to [B, 3 F]. A linear layer maps
     these to a number for each of the other F filters, which is added to all of its points. A 1x1 convolution of the
     result gives the logit of each point. If the game has a pass, a linear layer on the pooled features gives its logit.
-    Normalisation comes before the sum, as in `PooledBlock`.
+    Normalisation comes before the sum, as in `Block`.
     """
 
     def __init__(self, spec: NetworkSpec) -> None:
@@ -154,37 +145,20 @@ class PooledPolicyHead(nn.Module):
 
 
 class ValueHead(nn.Module):
-    """Value head of the paper: value in [-1, 1] for the player to move."""
+    """Value head: value in [-1, 1] for the player to move.
 
-    def __init__(self, spec: NetworkSpec) -> None:
-        super().__init__()
-        self.reduce = ConvNorm(spec.network.num_channels, VALUE_FILTERS, 1)
-        self.hidden = nn.Linear(VALUE_FILTERS * spec.rows * spec.columns, spec.network.value_hidden)
-        self.output = nn.Linear(spec.network.value_hidden, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, C, S, S] -> [B]."""
-        return torch.tanh(self.logit(x)).squeeze(1)
-
-    def logit(self, x: Tensor) -> Tensor:
-        """The value before tanh: [B, C, S, S] -> [B, 1]."""
-        features = torch.relu_(self.hidden(torch.relu_(self.reduce(x)).flatten(1)))
-        logit: Tensor = self.output(features)
-        return logit
-
-
-class PooledValueHead(nn.Module):
-    """Value head after KataGo's: value in [-1, 1] for the player to move, from F = C / 2 pooled filters.
-
-    KataGo's head has a mean scaled by the square of the board size in the place of the maximum.
+    That of the paper reads all points of its filters. That after KataGo's pools F = C / 2 filters over the board;
+    KataGo's has a mean scaled by the square of the board size in the place of the maximum.
     """
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
-        num_filters = spec.network.num_channels // HEAD_SHARE
-        self.reduce = ConvNorm(spec.network.num_channels, num_filters, 1)
-        self.hidden = nn.Linear(3 * num_filters, spec.network.value_hidden)
-        self.output = nn.Linear(spec.network.value_hidden, 1)
+        network = spec.network
+        self.is_pooled = network.pooled_heads
+        num_filters = network.num_channels // HEAD_SHARE if self.is_pooled else VALUE_FILTERS
+        self.reduce = ConvNorm(network.num_channels, num_filters, 1)
+        self.hidden = nn.Linear(num_filters * (3 if self.is_pooled else spec.rows * spec.columns), network.value_hidden)
+        self.output = nn.Linear(network.value_hidden, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B]."""
@@ -192,7 +166,8 @@ class PooledValueHead(nn.Module):
 
     def logit(self, x: Tensor) -> Tensor:
         """The value before tanh: [B, C, S, S] -> [B, 1]."""
-        features = torch.relu_(self.hidden(pool_board(torch.relu_(self.reduce(x)))))
+        y = torch.relu_(self.reduce(x))
+        features = torch.relu_(self.hidden(pool_board(y) if self.is_pooled else y.flatten(1)))
         logit: Tensor = self.output(features)
         return logit
 
@@ -246,7 +221,7 @@ class AlphaZeroNetwork(nn.Module):
         # The paper compares both forms (Figure 4: `dual` and `sep`).
         self.value_tower = _trunk(spec) if spec.network.heads == "separate" else None
         self.policy_head = PooledPolicyHead(spec) if spec.network.pooled_heads else PolicyHead(spec)
-        self.value_head = PooledValueHead(spec) if spec.network.pooled_heads else ValueHead(spec)
+        self.value_head = ValueHead(spec)
         self.ownership_head = OwnershipHead(spec) if spec.network.ownership_head else None
         self.score_head = ScoreHead(spec) if spec.network.score_head else None
 
@@ -312,5 +287,4 @@ def _trunk(spec: NetworkSpec) -> nn.Sequential:
     # `plain` is the form without skip connections that the paper compares (Figure 4, `conv`).
     skip = spec.network.tower == "residual"
     num_plain = num_blocks // 2 if spec.network.global_pooling else num_blocks
-    blocks = [Block(channels, skip) if i < num_plain else PooledBlock(channels, skip) for i in range(num_blocks)]
-    return nn.Sequential(stem, *blocks)
+    return nn.Sequential(stem, *(Block(channels, skip, pooled=i >= num_plain) for i in range(num_blocks)))
