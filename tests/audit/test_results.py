@@ -10,7 +10,6 @@ def reproduction(*outs: ComparedOutput, lock_equal: bool | None = True) -> Repro
         tag="go9/gen-0001",
         commit="0" * 40,
         kind="decision",
-        num_inputs=5,
         profile_then={"isa": "AVX2", "torch": "2.12"},
         profile_now={"isa": "AVX2", "torch": "2.13", "openvino": "2026.4"},
         stages=(StageResult(stage="selfplay", seconds=1.0, outs=outs),),

@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import yaml
 
@@ -41,6 +40,7 @@ from zero.lineage.workspace import current_generation
 from zero.record.generation import Generation, required
 from zero.record.ledger import generation_tag
 from zero.record.lineages import ProjectRecord
+from zero.record.provenance import Attestation
 from zero.storage.files import canonical_json, checked_path, read_manifest, sha256_bytes
 from zero.storage.layout import (
     CHALLENGER_DIR,
@@ -80,16 +80,6 @@ Listener = Callable[[str], None]
 """Called with a line of progress for the terminal."""
 
 
-class Inputs(NamedTuple):
-    """The record of a tag, after a check against the files in its clone."""
-
-    profile: dict[str, str]
-    """The recorded execution profile."""
-    digests: dict[str, str]
-    """Attested SHA-256 of the inputs by name, shards of games included."""
-    num_files: int
-
-
 def reproduce(home: Path, tag: str, listen: Listener, keep: Path | None = None) -> Reproduction:
     """Recomputes a generation and compares it with the record.
 
@@ -105,7 +95,7 @@ def reproduce(home: Path, tag: str, listen: Listener, keep: Path | None = None) 
     """
     entry = entry_at(home, tag)
     with clone_at(home, tag, STATE_DIRS, keep) as clone:
-        inputs = _check_inputs(home, clone, tag, STATE_DIRS, listen)
+        attestation = _check_inputs(home, clone, tag, STATE_DIRS, listen)
         lock = recorded_lock(clone)
         if lock is None:
             stages = [_state_again(home, clone, entry, tag)]
@@ -113,7 +103,7 @@ def reproduce(home: Path, tag: str, listen: Listener, keep: Path | None = None) 
             stages = [*_stages_again(home, clone, lock, tag, listen)]
         lock_equal = None if lock is None else (clone / DVC_LOCK).read_text() == lock
         folder = None if keep is None else str(clone)
-        return _reproduction(clone, inputs, entry, stages, lock_equal, folder)
+        return _reproduction(clone, attestation, entry, stages, lock_equal, folder)
 
 
 def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduction:
@@ -134,16 +124,19 @@ def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduct
         raise LineageError(f"{tag} has no games; recompute its state with `zero reproduce {tag}`")
     outs = (*STATE_DIRS, CHALLENGER_DIR, *SHARD_DIRS.values())
     with clone_at(home, tag, outs, None) as clone:
-        inputs = _check_inputs(home, clone, tag, outs, listen)
+        attestation = _check_inputs(home, clone, tag, outs, listen)
         stages = []
         for stage, folder in SHARD_DIRS.items():
-            stages.append(_shards_again(clone, inputs, stage, folder, num_shards))
+            stages.append(_shards_again(clone, attestation, stage, folder, num_shards))
             listen(_progress_line(stages[-1]))
-        return _reproduction(clone, inputs, entry, stages)
+        return _reproduction(clone, attestation, entry, stages)
 
 
-def _check_inputs(home: Path, clone: Path, tag: str, outs: Sequence[str], listen: Listener) -> Inputs:
-    """Checks the record of a tag as an audit does, and the files of the state in its clone. Pulls missing `outs`."""
+def _check_inputs(home: Path, clone: Path, tag: str, outs: Sequence[str], listen: Listener) -> Attestation:
+    """Checks the record of a tag as an audit does, and the files of the state in its clone. Pulls missing `outs`.
+
+    Returns the attestation.
+    """
     with ProjectRecord(home) as record:
         generation = record.generation(tag)
         if missing := [o for o in outs if not (generation.is_here(o) and (clone / o / MANIFEST_FILE).exists())]:
@@ -157,21 +150,19 @@ def _check_inputs(home: Path, clone: Path, tag: str, outs: Sequence[str], listen
         return _check_files(generation, clone, listen)
 
 
-def _check_files(generation: Generation, clone: Path, listen: Listener) -> Inputs:
+def _check_files(generation: Generation, clone: Path, listen: Listener) -> Attestation:
     assert generation.attestation is not None  # the checks above read it
     for out, manifest in zip(STATE_DIRS, (generation.champion, generation.trainee, generation.old_window), strict=True):
         required(manifest, clone / out)
     files = [checked_path(ref, clone / out) for out in STATE_DIRS for ref in generation.file_refs(out)]
     number = len(files) + 2  # constraints.txt and dvc.lock
-    tag = generation.tag
-    listen(f"{number} input files have the digests in their manifests and in the attestation of {tag}")
-    digests = {name: each.sha256 for name, each in generation.attestation.dependencies.items()}
-    return Inputs(generation.attestation.internal.profile, digests, number)
+    listen(f"{number} input files have the digests in their manifests and in the attestation of {generation.tag}")
+    return generation.attestation
 
 
 def _reproduction(
     clone: Path,
-    inputs: Inputs,
+    attestation: Attestation,
     entry: LedgerEntry,
     stages: list[StageResult],
     lock_equal: bool | None = None,
@@ -181,8 +172,7 @@ def _reproduction(
         tag=generation_tag(entry.lineage, entry.generation),
         commit=read_notes(clone).commit,
         kind=entry.kind,
-        num_inputs=inputs.num_files,
-        profile_then=inputs.profile,
+        profile_then=attestation.internal.profile,
         profile_now=json.loads(run_python(clone, "-c", PROFILE_PROGRAM)),
         stages=tuple(stages),
         lock_equal=lock_equal,
@@ -215,8 +205,9 @@ def _stages_again(home: Path, clone: Path, lock: str, tag: str, listen: Listener
             yield result
 
 
-def _shards_again(clone: Path, inputs: Inputs, stage: str, folder: str, num_shards: int) -> StageResult:
+def _shards_again(clone: Path, attestation: Attestation, stage: str, folder: str, num_shards: int) -> StageResult:
     started = time.monotonic()
+    recorded = attestation.dependencies
     shards = read_manifest(clone / folder, GameSet).shards
     chosen = sorted(random.SystemRandom().sample(range(len(shards)), min(num_shards, len(shards))))
     outs = []
@@ -225,7 +216,7 @@ def _shards_again(clone: Path, inputs: Inputs, stage: str, folder: str, num_shar
             name = f"{folder}/{shards[index].file.path}"
             shard = play_shard(clone, stage, index, Path(store))
             first = file_difference((clone / name).read_bytes(), shard.data, Path(name).suffix)
-            outs.append(ComparedOutput(path=name, then=inputs.digests[name], now=shard.sha256, first=first))
+            outs.append(ComparedOutput(path=name, then=recorded[name].sha256, now=shard.sha256, first=first))
     return StageResult(stage=stage, seconds=time.monotonic() - started, outs=tuple(outs))
 
 

@@ -40,8 +40,6 @@ class Reproduction(Manifest):
     commit: str
     kind: str
     """Kind in the ledger: start, decision, rollback or branch."""
-    num_inputs: int
-    """Number of input files whose digests were checked first."""
     profile_then: dict[str, str]
     profile_now: dict[str, str]
     stages: tuple[StageResult, ...]
