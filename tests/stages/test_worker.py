@@ -50,30 +50,6 @@ class CountingStore(Store):
         return super()._retry(request)
 
 
-class MeasuredError(Exception):
-    """Raised in place of the games."""
-
-
-@pytest.mark.parametrize("name", ["CUBLAS_WORKSPACE_CONFIG", "GOMP_SPINCOUNT"])
-def test_the_environment_is_set_before_the_meter_imports_torch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    params, store, seen = smoke_params(), Store(str(tmp_path)), []
-    spec = plan_shards(params, "selfplay", 1, (put_network(store, params),))[0]
-    device = params.profile.model_copy(update={"device": "cuda", "backend": "torch"})
-    monkeypatch.setenv(name, "")
-    monkeypatch.delenv(name)  # restored at the end also where it was not set
-
-    def meter(device: str, since_start: bool) -> None:
-        seen.append((device, name in os.environ))
-        raise MeasuredError
-
-    monkeypatch.setattr(worker, "Meter", meter)
-    with pytest.raises(MeasuredError):
-        worker.play_into_store(spec.model_copy(update={"device": device}), store)
-    assert seen == [("cuda", True)]
-
-
 def test_a_process_that_computes_with_all_instructions_plays_no_shard_of_avx2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

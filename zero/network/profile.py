@@ -43,30 +43,22 @@ def set_environment(profile: ProfileParams) -> None:
     _set_defaults()
 
 
-def check_loaded(profile: ProfileParams) -> None:
-    """Checks, before `set_environment`, that OpenVINO was not loaded with other instructions than the profile's.
-
-    PyTorch needs no such check: `prepare_torch` asks it for its instructions.
-
-    Raises:
-      ParamsError: it was, so the bits would not be those of the profile.
-    """
-    is_limited = os.environ.items() >= AVX2_ENVIRONMENT.items()
-    if profile.isa == "avx2" and "openvino" in sys.modules and not is_limited:
-        raise ParamsError(
-            "profile.isa = 'avx2', but this process has already loaded OpenVINO with all instructions of the CPU; use "
-            "a new process"
-        )
-
-
 def prepare_inference(profile: ProfileParams) -> None:
     """Prepares this process for `new_evaluator`. Imports torch only if the profile's backend is torch.
 
     Must run before torch or OpenVINO is imported.
 
     Raises:
-      ParamsError: the machine lacks the device or the instruction set of the profile.
+      ParamsError: the machine lacks the device or the instruction set of the profile, or this process has loaded
+        OpenVINO with other instructions, so that the bits would not be those of the profile.
     """
+    # `prepare_torch` asks PyTorch for its instructions; OpenVINO cannot be asked.
+    is_limited = os.environ.items() >= AVX2_ENVIRONMENT.items()
+    if profile.isa == "avx2" and "openvino" in sys.modules and not is_limited:
+        raise ParamsError(
+            "profile.isa = 'avx2', but this process has already loaded OpenVINO with all instructions of the CPU; use "
+            "a new process"
+        )
     if profile.backend == "openvino":
         set_environment(profile)
         _check_isa(profile, _instruction_set())

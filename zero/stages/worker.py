@@ -21,7 +21,7 @@ from zero.data.records import write_records
 from zero.errors import LineageError, ZeroError
 from zero.games.rules import rules_of
 from zero.network.inference import new_evaluator
-from zero.network.profile import check_loaded, prepare_inference, set_environment
+from zero.network.profile import prepare_inference
 from zero.play.batched_games import play_games
 from zero.play.slots import PlaySettings, play_settings
 from zero.search.streams import stream_of
@@ -68,8 +68,6 @@ def play_into_store(
     # A partial shard has the key of the complete one, so a finished receipt would belong to other work.
     if not stop_after and (receipt := finished_receipt(spec, store)):
         return receipt
-    check_loaded(spec.device)
-    set_environment(spec.device)  # before the meter of a GPU imports torch
     meter = Meter(spec.device.device, since_start=is_first)
     prepare_inference(spec.device)
     check_profile(spec)
