@@ -7,7 +7,6 @@ depends only on their moves.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Literal, Self
 
 from zero.errors import MoveError, ParamsError
@@ -63,7 +62,7 @@ class Referee:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         # Without waiting: after an interruption a thread may wait for an engine until its player is closed.
         self._pool.shutdown(wait=False, cancel_futures=True)
 

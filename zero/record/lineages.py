@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from zero.config.settings import home_dir
 from zero.errors import LineageError
@@ -33,9 +32,7 @@ class ProjectRecord:
     def __enter__(self) -> "ProjectRecord":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def generations(self, lineage: str) -> list[Generation]:

@@ -9,8 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from zero.errors import LineageError
 from zero.storage.vcs import environment, git
@@ -42,9 +41,7 @@ class GitReader:
     def __enter__(self) -> "GitReader":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process.stdin and self._process.stdout
         with suppress(BrokenPipeError):  # git ended, and a request is left in the buffer
             self._process.stdin.close()
@@ -154,20 +151,6 @@ class Out(NamedTuple):
     """False for a small file that is in git."""
 
 
-class Files(Protocol):
-    """Backend of a generation: reads its files. Missing files are None."""
-
-    @property
-    def repository(self) -> Path:
-        """A clone that has the lineage's git notes."""
-
-    def read(self, path: str) -> bytes | None:
-        """Content of a file that git tracks."""
-
-    def locate(self, folder: str, out: Out | None, name: str) -> Path | None:
-        """Path of a file in a folder that DVC tracks, if it is on this machine. `out`: how DVC records the folder."""
-
-
 class WorkTreeFiles:
     """Files of a generation in a work tree: a workspace, or a clone at a tag."""
 
@@ -179,7 +162,7 @@ class WorkTreeFiles:
         return read_bytes(self.repository / path)
 
     def locate(self, folder: str, out: Out | None, name: str) -> Path | None:
-        """Path of a file in the work tree."""
+        """Path of a file in a folder that DVC tracks, if it is there. `out`: how DVC records the folder."""
         path = self.repository / folder / name
         return path if path.exists() else None
 
@@ -200,11 +183,15 @@ class CommittedFiles:
         return self.reader.read(f"{self.commit}:{path}") if self.commit else None
 
     def locate(self, folder: str, out: Out | None, name: str) -> Path | None:
-        """Path of a file in DVC's cache, found through the list of the folder's files."""
+        """Path of a file in DVC's cache, found through the list of the files of `folder`, recorded as `out`."""
         listing = self.cache.listing(out.md5) if out else None
         md5 = listing.get(name) if listing else None
         path = self.cache.path(md5) if md5 else None
         return path if path is not None and path.exists() else None
+
+
+Files = WorkTreeFiles | CommittedFiles
+"""Reads the files of a generation. Missing files are None."""
 
 
 def read_bytes(path: Path) -> bytes | None:
