@@ -55,7 +55,7 @@ def is_free() -> bool:
             raise error
 
     try:
-        with lock_gpus(["GPU-a"], check, report=lambda line: None):
+        with lock_gpus(["GPU-a"], check):
             return True
     except BusyError:
         return False

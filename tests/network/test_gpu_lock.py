@@ -17,12 +17,14 @@ from zero.network.gpu_lock import lock_gpus, lock_visible_gpus, visible_gpus
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 HOLDER = """
+import logging
 import subprocess
 import sys
 from tests.parameters import profile_params
 from zero.network.gpu_lock import lock_visible_gpus
 profile = profile_params(device="cuda", backend="torch")
-with lock_visible_gpus(profile, lambda line: print(line, flush=True)) as locks:
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+with lock_visible_gpus(profile) as locks:
     if len(sys.argv) > 1:
         child = subprocess.Popen(sys.argv[1:], pass_fds=[lock.fileno() for lock in locks], stdout=subprocess.DEVNULL)
         print(child.pid, flush=True)
@@ -84,7 +86,7 @@ def is_free(gpu: str) -> bool:
             raise CancelledError
 
     try:
-        with lock_gpus([gpu], check, lambda line: None):
+        with lock_gpus([gpu], check):
             return True
     except CancelledError:
         return False
@@ -169,23 +171,22 @@ def test_gpus_are_locked_in_order_and_released_when_the_wait_is_cancelled() -> N
             raise CancelledError
 
     with lock_gpus(["GPU-b"]):
-        with pytest.raises(CancelledError), lock_gpus(["GPU-b", "GPU-a", "GPU-b"], check, lambda line: None):
+        with pytest.raises(CancelledError), lock_gpus(["GPU-b", "GPU-a", "GPU-b"], check):
             pass
         assert free == [True, False, False], "it locks a, and waits for b"
         assert is_free("GPU-a") and not is_free("GPU-b")
 
 
-def test_a_wait_is_reported_once() -> None:
-    reported: list[str] = []
+def test_a_wait_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     calls = iter(range(5))
 
     def check() -> None:
         if next(calls) == 4:
             raise CancelledError
 
-    with lock_gpus(["0"]), pytest.raises(CancelledError), lock_gpus(["0"], check, reported.append):
+    with lock_gpus(["0"]), pytest.raises(CancelledError), lock_gpus(["0"], check):
         pass
-    assert len(reported) == 1
+    assert len(caplog.messages) == 1
 
 
 def test_every_user_can_lock(folder: Path) -> None:

@@ -121,7 +121,7 @@ def test_workers_get_the_gpus_in_turn_and_lock_out_others(
     taken: list[float] = []
 
     def take() -> None:
-        with lock_gpus(["GPU-a"], report=lambda line: None):
+        with lock_gpus(["GPU-a"]):
             taken.append(time.monotonic())
 
     other = Thread(target=take)

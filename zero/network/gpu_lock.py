@@ -34,20 +34,14 @@ NVIDIA_SMI_TIMEOUT_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
-@contextlib.contextmanager
-def lock_visible_gpus(
-    profile: ProfileParams, report: Callable[[str], None] = log.warning
-) -> Iterator[list[Connection]]:
+def lock_visible_gpus(profile: ProfileParams) -> contextlib.AbstractContextManager[list[Connection]]:
     """Locks all GPUs that this process sees, see `lock_gpus`; does nothing if the profile's device is the CPU."""
-    with lock_gpus(visible_gpus() if profile.device == "cuda" else [], report=report) as locks:
-        yield locks
+    return lock_gpus(visible_gpus() if profile.device == "cuda" else [])
 
 
 @contextlib.contextmanager
-def lock_gpus(
-    gpus: Iterable[str], check: Callable[[], None] = lambda: None, report: Callable[[str], None] = log.warning
-) -> Iterator[list[Connection]]:
-    """Waits until no other run of this machine uses the GPUs, and locks them for this run.
+def lock_gpus(gpus: Iterable[str], check: Callable[[], None] = lambda: None) -> Iterator[list[Connection]]:
+    """Waits until no other run of this machine uses the GPUs, and locks them for this run. Warns if it has to wait.
 
     They are locked in the order of their names, so that two runs cannot deadlock. A run that holds locks must not wait
     for another run that needs them.
@@ -55,7 +49,6 @@ def lock_gpus(
     Args:
       gpus: names as in `visible_gpus`.
       check: called before each attempt; an exception that it raises ends the wait.
-      report: called with one line if the run has to wait.
 
     Yields:
       The locked files, to be inherited by the processes that compute for this run. They are `Connection` objects,
@@ -68,7 +61,7 @@ def lock_gpus(
         locks = []
         for gpu in sorted(set(gpus)):
             lock = stack.enter_context(_open(gpu))
-            _acquire(lock, gpu, check, report)
+            _acquire(lock, gpu, check)
             locks.append(lock)
         yield locks
 
@@ -125,7 +118,7 @@ def _open(gpu: str) -> Connection:
         ) from None
 
 
-def _acquire(lock: Connection, gpu: str, check: Callable[[], None], report: Callable[[str], None]) -> None:
+def _acquire(lock: Connection, gpu: str, check: Callable[[], None]) -> None:
     """Waits for the lock of a file, and then writes the owner into the file, for the message to other runs."""
     reported = False
     while True:
@@ -137,7 +130,7 @@ def _acquire(lock: Connection, gpu: str, check: Callable[[], None], report: Call
         except BlockingIOError:
             if not reported:
                 owner = os.pread(lock.fileno(), 200, 0).decode(errors="replace") or "another process"
-                report(f"GPU {gpu} is in use by {owner}; waiting until it ends")
+                log.warning("GPU %s is in use by %s; waiting until it ends", gpu, owner)
                 reported = True
         time.sleep(RETRY_SECONDS)
     # The content is only for messages; flock alone decides who has the lock.
