@@ -7,7 +7,7 @@ import numpy as np
 from zero.data.records import GameColumns, concatenate, read_records, select_games
 from zero.errors import StorageError
 from zero.games.position import Rules
-from zero.storage.files import checked_path
+from zero.storage.files import checked_bytes
 from zero.storage.manifests import ShardRef, Window, WindowShard
 
 
@@ -57,9 +57,9 @@ def size_mismatch(
 
 
 def _window_shard(entry: WindowShard, window_dir: Path, rules: Rules) -> GameColumns:
-    path = checked_path(entry.shard.file, window_dir)
+    path = window_dir / entry.shard.file.path
     # Without limits: the digest proves that this is the file that was checked when it was recorded.
-    columns = read_records(path.read_bytes(), str(path))
+    columns = read_records(checked_bytes(entry.shard.file, window_dir), str(path))
     if mismatch := shard_mismatch(columns, entry.shard, rules):
         raise StorageError(f"{path}: {mismatch}; make the window again with `dvc repro -f replay`")
     return select_games(columns, entry.skip_games)

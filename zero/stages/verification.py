@@ -26,7 +26,7 @@ from zero.stages.collect import size_limits
 from zero.stages.executor import Progress, play_all
 from zero.stages.inputs import Inputs
 from zero.stages.spec import PartialSpec, ShardSpec
-from zero.storage.files import checked_path, write_manifest
+from zero.storage.files import checked_bytes, write_manifest
 from zero.storage.layout import QUARANTINE_DIR, SHARD_DIRS, VERIFICATION_METRICS
 from zero.storage.manifests import Manifest, ShardRef
 from zero.storage.store import Store
@@ -193,13 +193,14 @@ def _compare(folder: Path, shard: SampledShard, store: Store, second: Store) -> 
       MismatchError: they differ; the recorded shard has been quarantined.
     """
     games_dir = SHARD_DIRS[shard.stage]
-    path = checked_path(shard.ref.file, folder / games_dir)
+    path = folder / games_dir / shard.ref.file.path
+    recorded = read_records(checked_bytes(shard.ref.file, folder / games_dir), str(path))
     stored = second.get_shard(shard.spec.key())
     if stored is None:
         raise StorageError(f"the re-executed shard of {path} is missing from {second.url}; run `dvc repro` again")
     limits = size_limits(rules_of(shard.spec.game), shard.spec.num_games)
     reexecuted = read_records(stored.data, "the re-executed shard", limits)
-    if difference := game_difference(read_records(path.read_bytes(), str(path)), reexecuted):
+    if difference := game_difference(recorded, reexecuted):
         reason = f"{games_dir}/{path.name} differs from its re-execution: {difference}"
         quarantine_games(folder, games_dir, shard.ref, reason, store)
         raise MismatchError(

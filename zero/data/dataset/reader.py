@@ -10,7 +10,7 @@ from zero.data.window import size_mismatch
 from zero.errors import StorageError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
-from zero.storage.files import checked_path, read_manifest
+from zero.storage.files import checked_bytes, read_manifest
 
 
 def read_dataset(folder: Path) -> Dataset:
@@ -52,9 +52,9 @@ def read_part(folder: Path, file: DatasetFile, rules: Rules, opening_moves: int)
     Raises:
       StorageError: the file is missing or corrupt, or has games that an import does not make.
     """
-    path = checked_path(file.games, folder)
+    path = folder / file.games.path
     num_values = file.num_positions + file.num_games
-    columns = read_records(path.read_bytes(), str(path), Limits(file.num_games, num_values, num_values))
+    columns = read_records(checked_bytes(file.games, folder), str(path), Limits(file.num_games, num_values, num_values))
     if mismatch := size_mismatch(columns, file.num_games, file.num_positions, file.first_game, rules):
         raise StorageError(f"{path}: {mismatch}; get it again with `dvc checkout --force`")
     # Illegal moves would break the board, and a kernel that replays them might never return.
