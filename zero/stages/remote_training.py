@@ -12,7 +12,6 @@ import logging
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -68,15 +67,6 @@ class TrainingOutcome(Manifest):
     worker: str
     costs: tuple[ProcessCosts, ...]
     """Costs of all processes that worked on the training, interrupted ones included."""
-
-
-class FetchedOutcome(NamedTuple):
-    """A complete outcome with the content of its files, which have been checked."""
-
-    checkpoint: Checkpoint
-    files: dict[str, bytes]
-    worker: str
-    costs: tuple[ProcessCosts, ...]
 
 
 def plan(inputs: Inputs, store: Store, only_missing: bool = False) -> TrainingSpec | None:
@@ -143,15 +133,16 @@ def fetch(inputs: Inputs, store: Store) -> Checkpoint | None:
       StorageError: an input is missing or the store does not respond.
     """
     folder, number = inputs.folder, inputs.generation.number
-    outcome = _find_outcome(_spec(inputs), store)
-    if outcome is None:
+    found = _find_outcome(_spec(inputs), store)
+    if found is None:
         return None
-    for path in _output_files(outcome.checkpoint):  # the manifest last, which makes the challenger valid
-        write_atomic(folder / path, outcome.files[path])
-    remove_other_files(folder / CHALLENGER_DIR, outcome.checkpoint.files)
+    outcome, checkpoint, contents = found
+    for path in _output_files(checkpoint):  # the manifest last, which makes the challenger valid
+        write_atomic(folder / path, contents[path])
+    remove_other_files(folder / CHALLENGER_DIR, checkpoint.files)
     add_process_costs(folder, number, outcome.costs)
     log.info("generation %d: training was executed by %s", number, outcome.worker)
-    return outcome.checkpoint
+    return checkpoint
 
 
 def _train(spec: TrainingSpec, store: Store, folder: Path, progress: Progress | None) -> None:
@@ -176,23 +167,25 @@ def _spec(inputs: Inputs) -> TrainingSpec:
     return TrainingSpec(origin=inputs.training_origin, lock_file=lock_file_digest(), profile=profile, files={})
 
 
-def _find_outcome(spec: TrainingSpec, store: Store) -> FetchedOutcome | None:
-    """The outcome of a training, if the store has a complete one; of several, the first by name."""
-    outcomes = []
+def _find_outcome(spec: TrainingSpec, store: Store) -> tuple[TrainingOutcome, Checkpoint, dict[str, bytes]] | None:
+    """A complete outcome of a training, with its checkpoint and the content of its files, which have been checked.
+
+    None if the store has none; of several, the first by name.
+    """
+    found = []
     for data in store.get_trainings(spec.key()):
         try:
-            outcomes.append(TrainingOutcome.model_validate_json(data))
+            outcome = TrainingOutcome.model_validate_json(data)
         except ValidationError:
             continue  # written by another version of this program
-    found = []
-    for outcome in outcomes:
+        # Outside `try`: a store that does not respond is an error.
         contents = {path: store.get_file(digest) for path, digest in outcome.files.items()}
         files = {path: content for path, content in contents.items() if content is not None}
         try:
-            found.append(FetchedOutcome(_checkpoint(spec, outcome, files), files, outcome.worker, outcome.costs))
+            found.append((outcome, _checkpoint(spec, outcome, files), files))
         except StorageError as error:
             log.warning("outcome of training %s by %s ignored: %s", spec.key()[:12], outcome.worker, error)
-    if any(other.files != found[0].files for other in found):
+    if any(files != found[0][2] for _, _, files in found):
         log.warning("two workers made different challengers of training %s; using the first by name", spec.key()[:12])
     return found[0] if found else None
 
