@@ -217,7 +217,7 @@ def test_a_spec_of_another_machine_or_other_code_is_refused_by_a_worker(home: Pa
     spec = zero(workspace, "plan", "selfplay").stdout.splitlines()[0]
     isa = json.loads(spec)["profile"]["isa"]
     path.write_text(spec.replace(f'"isa":"{isa}"', '"isa":"VAX"'))
-    assert f"this worker's isa is {isa}, the shard has VAX" in refused(workspace, "shard", str(path))
+    assert f"this worker's isa is {isa}, the specification has VAX" in refused(workspace, "shard", str(path))
     source = workspace / "zero/search/mcts.py"
     source.write_text(source.read_text() + "\n# edited\n")
     path.write_text(spec)

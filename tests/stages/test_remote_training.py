@@ -318,6 +318,8 @@ def test_a_worker_rejects_files_of_another_training(trained: Trained):
 
 def test_a_worker_with_another_profile_rejects_the_training_and_leaves_no_files(trained: Trained):
     spec = trained.spec.model_copy(update={"profile": {**trained.spec.profile, "torch": "0.4"}})
-    with pytest.raises(LineageError, match=r"this worker's torch is .*, but the training needs 0\.4"):
+    with pytest.raises(
+        LineageError, match=r"this worker's torch is .*, the specification has 0\.4; use a machine with"
+    ):
         train_into_store(spec, trained.store, trained.work)
     assert not trained.work.exists()

@@ -22,7 +22,7 @@ from zero.stages.costs import ProcessCosts, add_process_costs, process_costs, st
 from zero.stages.executor import Progress
 from zero.stages.inputs import Inputs, read_inputs
 from zero.stages.meter import worker_name
-from zero.stages.spec import check_code, lock_file_digest
+from zero.stages.spec import check_code, check_profile, lock_file_digest
 from zero.storage.files import canonical_json, locked, remove_other_files, sha256_bytes, write_atomic
 from zero.storage.layout import (
     CHALLENGER_DIR,
@@ -110,12 +110,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
         # All paths are checked before the first file is written.
         paths = {path: _input_path(folder, path) for path in spec.files}
         params = parse_params(_input(spec, PARAMS_FILE, store).decode())
-        for name, value in execution_profile(params.profile).items():
-            if spec.profile.get(name) != value:
-                raise LineageError(
-                    f"this worker's {name} is {value}, but the training needs {spec.profile.get(name)}; run it on a "
-                    "machine with the execution profile of the one that planned it"
-                )
+        check_profile(spec.profile, execution_profile(params.profile))
         # The process of a flow that was killed trains on; that of the next flow then finds the outcome.
         with locked(folder, f"another process is at the training in {folder}; waiting for its end", waits=True):
             if not _find_outcome(spec, store):  # the previous owner of the lock may have finished it

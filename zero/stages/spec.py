@@ -4,7 +4,7 @@ Imports neither torch nor the kernels, so that planning a stage stays fast.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
@@ -139,6 +139,25 @@ def check_code(stage: str, engine: str, lock_file: str) -> None:
             raise LineageError(
                 f"this worker's {name} for {stage} is {found[:12]}, the specification has {expected[:12]}; "
                 "check out the lineage's code here"
+            )
+
+
+def check_profile(expected: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Checks that this machine has the execution profile of a specification.
+
+    Args:
+      expected: the profile in the specification.
+      found: the profile of this machine.
+
+    Raises:
+      LineageError: the device, instruction set, precision or a library version is different.
+    """
+    for name, value in found.items():
+        if expected.get(name) != value:
+            remedy = "; profile.isa = 'avx2' is for machines with different instruction sets" if name == "isa" else ""
+            raise LineageError(
+                f"this worker's {name} is {value}, the specification has {expected.get(name)}; use a machine with the "
+                f"execution profile of the one that planned it{remedy}"
             )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from zero.data.records import write_records
-from zero.errors import LineageError, ZeroError
+from zero.errors import ZeroError
 from zero.games.rules import rules_of
 from zero.network.inference import new_evaluator
 from zero.network.profile import prepare_inference
@@ -31,6 +31,7 @@ from zero.stages.spec import (
     ShardReceipt,
     ShardSpec,
     check_code,
+    check_profile,
     read_receipts,
     shard_profile,
 )
@@ -59,7 +60,8 @@ def play_into_store(
       is_first: True for the first shard of this process, which is charged for the start of the process.
 
     Raises:
-      LineageError: this checkout has another code digest or another package lock than the specification.
+      LineageError: this checkout has another code digest or another package lock than the specification, or this
+        machine another execution profile.
       ParamsError: this process has computed with other instructions.
       StorageError: the weights are not in the store, or the store cannot be written.
     """
@@ -70,7 +72,7 @@ def play_into_store(
         return receipt
     meter = Meter(spec.device.device, since_start=is_first)
     prepare_inference(spec.device)
-    check_profile(spec)
+    check_profile(spec.profile, shard_profile(spec.device))
     games = range(spec.first_game, spec.first_game + spec.num_games)
     # One stream per game, keyed by its number in the generation: the split into shards does not change a game.
     streams = np.stack([stream_of(spec.seed, spec.generation, spec.kind, game) for game in games])
@@ -124,21 +126,6 @@ def shard_settings(spec: ShardSpec) -> PlaySettings:
         resign_threshold=spec.resign_threshold,
         gumbel_scale=1.0 if spec.kind == "selfplay" else 0.0,
     )
-
-
-def check_profile(spec: ShardSpec) -> None:
-    """Checks that this machine has the execution profile of the shard.
-
-    Raises:
-      LineageError: the device, instruction set, precision or a library version is different.
-    """
-    for name, found in shard_profile(spec.device).items():
-        if spec.profile.get(name) != found:
-            remedy = "; profile.isa = 'avx2' is for machines with different instruction sets" if name == "isa" else ""
-            raise LineageError(
-                f"this worker's {name} is {found}, the shard has {spec.profile.get(name)}; play it on such a machine"
-                f"{remedy}"
-            )
 
 
 def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
