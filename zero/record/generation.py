@@ -22,9 +22,9 @@ from zero.record.costs import GenerationCosts, read_note
 from zero.record.history import Line, LineageHistory
 from zero.record.ledger import generation_tag, parse_ledger
 from zero.record.metrics import SelfplayMetrics, following_threshold
-from zero.record.objects import CommittedFiles, DataCache, Files, Out, WorkTreeFiles, read_bytes, source_digest
+from zero.record.objects import CommittedFiles, DataCache, Files, Out, WorkTreeFiles, read_bytes
 from zero.record.provenance import Attestation, Envelope, read_envelope
-from zero.storage.files import sha256_bytes
+from zero.storage.files import sha256_bytes, source_digest
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,

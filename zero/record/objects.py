@@ -8,7 +8,7 @@ import json
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from zero.errors import LineageError
@@ -200,15 +200,6 @@ def read_bytes(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
-
-
-def source_digest(files: Mapping[str, bytes]) -> str:
-    """Digest of sources by their path below `zero/`, equal to that of `zero.stages.spec`."""
-    digest = hashlib.sha256()
-    # As paths, like `zero.stages.spec`: by their parts, `a/b` comes before `a-b`; as text it would come after.
-    for path in sorted(files, key=PurePosixPath):
-        digest.update(path.encode() + b"\0" + files[path] + b"\0")
-    return digest.hexdigest()
 
 
 def _git_ended(name: str, repository: Path) -> LineageError:

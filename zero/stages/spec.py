@@ -3,7 +3,6 @@
 Imports neither torch nor the kernels, so that planning a stage stays fast.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from pydantic import Field, ValidationError
 from zero.config.params import GameParams, Params, ProfileParams
 from zero.errors import LineageError
 from zero.network.profile import execution_profile
-from zero.storage.files import canonical_json, sha256_bytes, sha256_file
+from zero.storage.files import canonical_json, sha256_bytes, sha256_file, source_digest
 from zero.storage.layout import CONSTRAINTS_FILE, PIPELINE_FILE
 from zero.storage.manifests import NO_RESIGNATION, ExpectedProperties, Manifest, Sha256
 
@@ -98,11 +97,8 @@ def read_receipts(found: Iterable[bytes]) -> list[ShardReceipt]:
 
 
 def code_digest(stage: str) -> str:
-    """Code digest of a stage: SHA-256 (hex) of the names and contents of the sources that it runs."""
-    digest = hashlib.sha256()
-    for path in stage_sources(stage):  # sorted: the order of a folder depends on the file system
-        digest.update(path.relative_to(PACKAGE_DIR).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
+    """Code digest of a stage: that of the sources that it runs."""
+    return source_digest({path.relative_to(PACKAGE_DIR).as_posix(): path.read_bytes() for path in stage_sources(stage)})
 
 
 def stage_sources(stage: str) -> list[Path]:

@@ -7,9 +7,9 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -48,6 +48,15 @@ def sha256_file(path: Path) -> str:
     """
     with _reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def source_digest(files: Mapping[str, bytes]) -> str:
+    """Code digest: SHA-256 (hex) of the names and contents of sources, by their path below `zero/`."""
+    digest = hashlib.sha256()
+    # As paths: by their parts, `a/b` comes before `a-b`; as text it would come after.
+    for path in sorted(files, key=PurePosixPath):
+        digest.update(path.encode() + b"\0" + files[path] + b"\0")
+    return digest.hexdigest()
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
