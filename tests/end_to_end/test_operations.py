@@ -14,7 +14,7 @@ from zero.lineage.rollback import rollback as roll_back
 from zero.lineage.workspace import writer_lock
 from zero.record.costs import read_note
 from zero.record.ledger import line_digest, read_ledger
-from zero.record.provenance import read_envelope, signed_by
+from zero.record.provenance import read_envelope
 from zero.storage.files import read_manifest, sha256_bytes
 from zero.storage.layout import GENERATION_FILE, KEY_FILE, PROVENANCE_FILE
 from zero.storage.manifests import Champion, Checkpoint, GameSet, GenerationId, Window
@@ -158,8 +158,8 @@ def test_the_attestations_of_both_are_signed_and_name_their_source(gone_on: Line
     source = read_ledger(gone_on.workspace)[1]
     for tag in ("tiny/gen-0003", "kid/gen-0001"):
         data, key = (gone_on.show(tag, name).encode() for name in (PROVENANCE_FILE, KEY_FILE))
-        assert signed_by(data, key)
         envelope = read_envelope(data, tag)
+        assert envelope.signed_by(key)
         entry = next(e for e in read_ledger(gone_on.named(tag.partition("/")[0]).workspace) if e.source is not None)
         assert sha256_bytes(envelope.payload) == entry.provenance
         assert envelope.attestation.dependencies["source-provenance"].sha256 == source.provenance

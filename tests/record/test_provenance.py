@@ -16,9 +16,9 @@ from zero.record.provenance import (
     attestation_digest,
     read_envelope,
     sign,
-    signed_by,
 )
 from zero.record.signing import KEY_PATH, public_pem, signing_key
+from zero.storage.layout import KEY_FILE
 
 KEY, OTHER_KEY = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (1, 2))
 
@@ -30,6 +30,10 @@ def attestation(generation: int = 3) -> Attestation:
 def envelope() -> dict[str, Any]:
     signed: dict[str, Any] = json.loads(sign(attestation_bytes(attestation()), KEY))
     return signed
+
+
+def signed_by(data: bytes, public_key: bytes, key_source: str = KEY_FILE) -> bool:
+    return read_envelope(data, "the file").signed_by(public_key, key_source)
 
 
 def test_an_attestation_is_read_back_as_it_was_signed():

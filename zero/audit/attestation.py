@@ -6,7 +6,7 @@ from zero.audit.findings import Mismatch, differs, restored
 from zero.errors import LineageError
 from zero.record.attestation import decision_parts, state_parts
 from zero.record.generation import Generation
-from zero.record.provenance import BUILD_TYPE, PARENT, SOURCE, Resource, attestation_digest, signed_by
+from zero.record.provenance import BUILD_TYPE, PARENT, SOURCE, Resource, attestation_digest
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, KEY_FILE, MATCH_DIR, OLD_WINDOW_DIR, PROVENANCE_FILE, WINDOW_DIR
 
@@ -18,11 +18,10 @@ def check_signature(generation: Generation, own_key: bytes | None = None) -> Ite
       generation: the generation.
       own_key: a public key (PEM) that the caller trusts, or None.
     """
-    data = generation.file(PROVENANCE_FILE)
     if generation.commit is None:
         return
     remedy = restored(generation.tag, "record")
-    if data is None or generation.envelope is None:
+    if generation.envelope is None:
         yield Mismatch(PROVENANCE_FILE, "attestation", "none that can be read", "a signed envelope", remedy)
         return
     first = generation.history.key
@@ -33,7 +32,7 @@ def check_signature(generation: Generation, own_key: bytes | None = None) -> Ite
         if key is None:
             continue
         try:
-            is_signed = signed_by(data, key)
+            is_signed = generation.envelope.signed_by(key)
         except LineageError as error:
             yield Mismatch(KEY_FILE, "public key", str(error), "an Ed25519 key", remedy)
             continue

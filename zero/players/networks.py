@@ -23,7 +23,7 @@ from zero.config.settings import tracking_uri
 from zero.errors import LineageError, ParamsError, ServerError, StorageError
 from zero.network.profile import resolve_here
 from zero.record.ledger import find_workspace, lineages_here, parse_tag
-from zero.record.provenance import read_envelope, signed_by
+from zero.record.provenance import read_envelope
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, KEY_FILE, PROVENANCE_FILE, WEIGHTS_FILE
 
@@ -165,9 +165,10 @@ def check_player_files(files: dict[str, bytes], name: str) -> None:
       StorageError: the attestation is about other weights or parameters.
       LineageError: the signature is invalid.
     """
-    if not signed_by(files[ATTESTATION_FILE], files[PUBLIC_KEY_FILE], name):
+    envelope = read_envelope(files[ATTESTATION_FILE], name)
+    if not envelope.signed_by(files[PUBLIC_KEY_FILE]):
         raise LineageError(f"the attestation of {name} is not signed by its key; `zero audit` finds what was changed")
-    attestation = read_envelope(files[ATTESTATION_FILE], name).attestation
+    attestation = envelope.attestation
     digest = sha256_bytes(files[WEIGHTS_FILE])
     # compared by digest, because an attestation names the file by its path in the workspace
     if all(each.sha256 != digest for each in attestation.subject if each.name in SUBJECTS):

@@ -27,7 +27,6 @@ from zero.record.provenance import (
     attestation_digest,
     read_envelope,
     sign,
-    signed_by,
 )
 from zero.record.signing import public_pem, signing_key
 from zero.storage.files import sha256_bytes, write_atomic
@@ -187,8 +186,7 @@ def recorded_attestation(home: Path, tag: str, key: Path | None = None) -> tuple
     """
     check_known_tag(home, tag)
     source = f"{tag}:{PROVENANCE_FILE}"
-    data = git(home, "show", source).encode()
-    envelope = read_envelope(data, source)
+    envelope = read_envelope(git(home, "show", source).encode(), source)
     entry = parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
     # Tag, ledger and attestation must name the same generation: each of them alone could have been moved.
     names = {envelope.attestation.predicate.run_details.metadata.invocation_id}
@@ -199,7 +197,7 @@ def recorded_attestation(home: Path, tag: str, key: Path | None = None) -> tuple
         public = key.read_bytes() if key else _lineage_key(home, entry.lineage)
     except OSError as error:
         raise StorageError(f"cannot read the key {key}: {error.strerror}; give a public key file (PEM)") from None
-    return envelope.payload, signed_by(data, public, source, str(key) if key else KEY_FILE)
+    return envelope.payload, envelope.signed_by(public, str(key) if key else KEY_FILE)
 
 
 def _lineage_key(home: Path, lineage: str) -> bytes:

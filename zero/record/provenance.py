@@ -23,6 +23,7 @@ from zero.storage.layout import KEY_FILE, PROVENANCE_FILE
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from securesystemslib.dsse import Envelope as Dsse
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "urn:zero:{kind}:1"
@@ -150,9 +151,34 @@ class Attestation(_Part):
 class Envelope(NamedTuple):
     """A signed attestation as it was read. `signed_by` checks the signature."""
 
-    payload: bytes
+    dsse: "Dsse"
     attestation: Attestation
-    key_ids: tuple[str, ...]
+
+    @property
+    def payload(self) -> bytes:
+        """The signed bytes."""
+        return self.dsse.payload
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """Names of the keys of its signatures."""
+        return tuple(sorted(self.dsse.signatures))
+
+    def signed_by(self, public_key: bytes, key_source: str = KEY_FILE) -> bool:
+        """True if it has a valid signature by a public key (PEM). `key_source` is the key's name in errors.
+
+        Raises:
+          LineageError: the key cannot be read.
+        """
+        from securesystemslib.exceptions import VerificationError
+
+        from zero.record.signing import read_public_key
+
+        try:
+            self.dsse.verify([read_public_key(public_key, key_source)], 1)
+        except VerificationError:
+            return False
+        return True
 
 
 def attestation_bytes(attestation: Attestation) -> bytes:
@@ -190,7 +216,7 @@ def read_envelope(data: bytes, source: str) -> Envelope:
 
     try:
         envelope = Dsse.from_dict(json.loads(data))
-        if envelope.payload_type != PAYLOAD_TYPE:
+        if envelope.payload_type != PAYLOAD_TYPE:  # a valid signature on another type must not count
             raise ValueError(f"payload of type {envelope.payload_type}")
         attestation = Attestation.model_validate_json(envelope.payload)
     except ValidationError as error:
@@ -198,27 +224,7 @@ def read_envelope(data: bytes, source: str) -> Envelope:
         raise _unreadable(source, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(source, str(error)) from None
-    return Envelope(envelope.payload, attestation, tuple(sorted(envelope.signatures)))
-
-
-def signed_by(data: bytes, public_key: bytes, source: str = PROVENANCE_FILE, key_source: str = KEY_FILE) -> bool:
-    """True if an envelope has a valid signature by a public key (PEM). The sources are their names in errors.
-
-    Raises:
-      LineageError: the envelope or the key cannot be read.
-    """
-    from securesystemslib.dsse import Envelope as Dsse
-    from securesystemslib.exceptions import VerificationError
-
-    from zero.record.signing import read_public_key
-
-    # First, because a valid signature on a payload of another type must not count.
-    read_envelope(data, source)
-    try:
-        Dsse.from_dict(json.loads(data)).verify([read_public_key(public_key, key_source)], 1)
-    except VerificationError:
-        return False
-    return True
+    return Envelope(envelope, attestation)
 
 
 def _unreadable(source: str, reason: str) -> LineageError:
