@@ -29,6 +29,8 @@ PROGRESS = {"rich"}
         ("status", {"rich"}),
         ("prepare none", {"cryptography"}),
         ("advance none", {"cryptography", "rich"}),
+        ("rollback none none/gen-0001", {"cryptography"}),
+        ("branch none none/gen-0001 new", {"cryptography"}),
         ("selfplay", KERNELS | GAMES | PROGRESS),
         ("replay", KERNELS | GAMES),
         ("gating", KERNELS | GAMES | PROGRESS),

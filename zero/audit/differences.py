@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 
 from zero.data.records import read_records
 from zero.errors import StorageError
@@ -65,11 +66,8 @@ def tensor_difference(then: bytes, now: bytes) -> str | None:
     Raises:
       ValueError: one of them is not a safetensors file.
     """
-    import safetensors.torch  # torch takes seconds to import
-    import torch
-
     try:
-        old, new = safetensors.torch.load(then), safetensors.torch.load(now)
+        old, new = safetensors.numpy.load(then), safetensors.numpy.load(now)
     except safetensors.SafetensorError as error:
         raise ValueError(error) from None
     for name in [*old, *(each for each in new if each not in old)]:
@@ -79,10 +77,10 @@ def tensor_difference(then: bytes, now: bytes) -> str | None:
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"tensor {name} is {a.dtype} {[*a.shape]} then, {b.dtype} {[*b.shape]} now"
         # as bytes: a NaN equals itself, and the zeros of both signs differ
-        different = a.reshape(-1, 1).view(torch.uint8) != b.reshape(-1, 1).view(torch.uint8)
-        if count := int(different.any(dim=1).sum()):
-            farthest = float((a.double() - b.double()).abs().max())
-            return f"tensor {name}: {count} of {a.numel()} numbers, by up to {farthest:.3g}"
+        different = a.reshape(-1, 1).view(np.uint8) != b.reshape(-1, 1).view(np.uint8)
+        if count := int(different.any(axis=1).sum()):
+            farthest = float(np.abs(a.astype(np.float64) - b).max())
+            return f"tensor {name}: {count} of {a.size} numbers, by up to {farthest:.3g}"
     return None
 
 

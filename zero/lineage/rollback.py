@@ -42,7 +42,7 @@ from zero.record.ledger import (
     read_ledger,
 )
 from zero.record.provenance import PARENT, SOURCE, Resource
-from zero.stages.training import check_trainee
+from zero.stages.inputs import check_trainee
 from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_atomic, write_manifest
 from zero.storage.layout import (
     CHALLENGER_DIR,

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from zero.config.params import Params, load_params, params_digest
-from zero.errors import StorageError
+from zero.errors import ParamsError, StorageError
 from zero.stages.spec import code_digest
 from zero.storage.files import read_manifest, sha256_file
 from zero.storage.layout import (
@@ -137,3 +137,17 @@ def read_inputs(folder: Path) -> Inputs:
       StorageError: `state/generation.json` is missing or corrupt.
     """
     return Inputs(folder, load_params(folder), read_manifest(folder, GenerationId, GENERATION_FILE))
+
+
+def check_trainee(trainee: Checkpoint, params: Params) -> None:
+    """Checks that the trainee's network has the architecture that the parameters ask for.
+
+    Raises:
+      ParamsError: a field of `network` differs.
+    """
+    for name in type(params.network).model_fields:
+        found, expected = getattr(trainee.network, name), getattr(params.network, name)
+        if found != expected:
+            raise ParamsError(
+                f"network.{name} = {expected!r}, but the trainee has {found!r}; set it back or start a new lineage"
+            )

@@ -18,7 +18,7 @@ from zero.config.params import Params
 from zero.data.records import GameColumns
 from zero.data.samples import SampleBatch, SampleGames, Sampler, cumulative_weights, new_sample_batch, target_moves
 from zero.data.window import read_window
-from zero.errors import ParamsError, StorageError
+from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.network.data_parallel import Peers, Progress, run_data_parallel
 from zero.network.gpu_lock import lock_visible_gpus
@@ -34,7 +34,7 @@ from zero.stages.checkpoints import (
     remove_checkpoints,
     save_checkpoint,
 )
-from zero.stages.inputs import Inputs
+from zero.stages.inputs import Inputs, check_trainee
 from zero.stages.spec import lock_file_digest
 from zero.storage.files import (
     canonical_json,
@@ -106,20 +106,6 @@ def run(inputs: Inputs, progress: Progress | None = None) -> Checkpoint:
     for line in health.lines():
         log.warning("generation %d: %s", number, line)
     return checkpoint
-
-
-def check_trainee(trainee: Checkpoint, params: Params) -> None:
-    """Checks that the trainee's network has the architecture that the parameters ask for.
-
-    Raises:
-      ParamsError: a field of `network` differs.
-    """
-    for name in type(params.network).model_fields:
-        found, expected = getattr(trainee.network, name), getattr(params.network, name)
-        if found != expected:
-            raise ParamsError(
-                f"network.{name} = {expected!r}, but the trainee has {found!r}; set it back or start a new lineage"
-            )
 
 
 def sample_games(columns: GameColumns) -> SampleGames:
