@@ -10,14 +10,13 @@ No process that this module starts sends usage data.
 
 import argparse
 import contextlib
-import fcntl
 import hashlib
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
@@ -25,8 +24,10 @@ from typing import NoReturn
 import httpx
 
 from infra.pools import FLOWS, POOL, answers, cancel_runs, close_runs, make_pool, worker_is_online
-from infra.processes import Home, LocalError, log_end, title, write_json
+from infra.processes import Home, LocalError, log_end, title
 from zero.config.settings import place_of
+from zero.errors import ZeroError
+from zero.storage import files
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
@@ -96,7 +97,8 @@ def up(home: Home) -> None:
 def write_addresses(home: Home, ports: Mapping[str, int]) -> None:
     """Writes the addresses of the servers for `zero status` and for the flows."""
     addresses = {name: address(port) for name, port in ports.items()}
-    write_json(home.state / "servers.json", addresses | {"place": place_of(home.state.parent)})
+    tree = addresses | {"place": place_of(home.state.parent)}
+    files.write_atomic(home.state / "servers.json", files.canonical_json(tree))
 
 
 def start_web(home: Home, env: dict[str, str]) -> dict[str, int]:
@@ -323,17 +325,9 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-@contextlib.contextmanager
-def locked(home: Home) -> Iterator[None]:
+def locked(home: Home) -> contextlib.AbstractContextManager[None]:
     """Allows one `up` or `down` at a time."""
-    home.state.mkdir(parents=True, exist_ok=True)
-    with (home.state / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("another `up` or `down` is running; waiting for it ...")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return files.locked(home.state, "another `up` or `down` is running; waiting for it ...", waits=True)
 
 
 def main() -> int:
@@ -356,7 +350,7 @@ def main() -> int:
                 status(home)
             else:
                 down(home)
-    except (LocalError, httpx.HTTPError, OSError) as error:
+    except (LocalError, ZeroError, httpx.HTTPError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

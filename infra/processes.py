@@ -12,11 +12,12 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
 from zero.config.settings import is_place_of, place_of
+from zero.storage.files import canonical_json, write_atomic
 
 START_SECONDS = 240.0
 """Default time limit of a start: 10 s on an idle machine, a minute on a busy one that compiles every module first."""
@@ -97,7 +98,7 @@ class Home(NamedTuple):
             )
         _children.append(child)
         record = Record(child.pid, start_time(child.pid) or 0.0, port, place_of(self.state.parent))
-        write_json(self.record_path(name), record._asdict())
+        write_atomic(self.record_path(name), canonical_json(record._asdict()))
 
     def stop(self, name: str, seconds: float = STOP_SECONDS, request: signal.Signals = signal.SIGTERM) -> bool:
         """Ends a service with all processes that it started, or what a killed one left. Returns False if none ran."""
@@ -141,13 +142,6 @@ def log_end(path: Path) -> str:
     """The last lines of a log, for a message."""
     lines = path.read_text(errors="replace").rstrip().splitlines()[-LOG_LINES:] if path.exists() else []
     return "\n  ".join([f"the end of {path}:", *lines]) if lines else f"its log {path} is empty"
-
-
-def write_json(path: Path, tree: dict[str, Any]) -> None:
-    """Writes a JSON file completely or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(tree, sort_keys=True, indent=1) + "\n")
-    temporary.replace(path)
 
 
 # Processes

@@ -38,6 +38,7 @@ from tests.cluster.parts import (
     write_cluster,
 )
 from tests.cluster.postgres import end_orphans, initialise, make_databases
+from zero.errors import ZeroError
 
 STOP_SECONDS = 60.0
 STORE_STOP_SECONDS = 5.0
@@ -259,7 +260,7 @@ def main() -> int:
     home = Home(Path(os.environ.get("ZERO_HOME") or PROJECT_DIR).resolve() / ".zero" / "native-cluster")
     try:
         return run(home, sys.argv[1] if sys.argv[1:] else "", sys.argv[2:])
-    except LocalError as error:
+    except (LocalError, ZeroError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -16,8 +16,9 @@ import httpx
 
 from infra.local import HOST, QUIET, address
 from infra.pools import POOL, answers, fetch
-from infra.processes import Home, LocalError, write_json
+from infra.processes import Home, LocalError
 from tests.cluster.postgres import as_owner, postgres_program
+from zero.storage.files import canonical_json, write_atomic
 
 PORTS = (
     *("postgres", "s3", "prefect", "mlflow", "scheduler", "dashboard", "filer", "master", "volume"),
@@ -83,7 +84,8 @@ def read_cluster(home: Home) -> Cluster | None:
 
 def write_cluster(cluster: Cluster) -> None:
     """Writes the file that `read_cluster` reads."""
-    write_json(cluster.home.state / "cluster.json", {"ports": cluster.ports, "workers": cluster.num_workers})
+    tree = {"ports": cluster.ports, "workers": cluster.num_workers}
+    write_atomic(cluster.home.state / "cluster.json", canonical_json(tree))
 
 
 def command_of(cluster: Cluster, name: str) -> list[str]:
