@@ -97,7 +97,9 @@ def test_a_server_on_all_addresses_accepts_addresses_and_its_own_name_only():
     assert client("box.local").get("/api/echo", headers={"Host": "box.local:8100"}).status_code == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:9999", "http://127.0.0.1:8100"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:9999", "http://127.0.0.1:8100", "http://[", ""]
+)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_requests_of_other_pages_are_refused(origin, method):
     assert client().request(method, "/api/echo", headers={"Origin": origin}, json={}).status_code == 403
