@@ -214,7 +214,7 @@ def test_a_wrong_move_is_named(recorded, move: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["gating/made/1/99", "gating/made/9/0", "gating/nobody/1/0", "match/made/1/0", f"gating/made/1/{'9' * 30}"],
+    ["gating/made/1/99", "gating/made/9/0", "gating/nobody/1/0", "match/made/1/0", f"gating/made/1/{'9' * 9}"],
 )
 @pytest.mark.parametrize("end", ["", "/sgf"])
 def test_an_unknown_game_is_named(recorded, path: str, end: str) -> None:
@@ -222,8 +222,10 @@ def test_an_unknown_game_is_named(recorded, path: str, end: str) -> None:
     assert text == f"unknown game {path}; see the list of games"
 
 
-def test_a_path_that_is_no_game(recorded) -> None:
-    assert "Not Found" in error_of(recorded[0], "/api/games/gating/made/1/x", 404)
+@pytest.mark.parametrize("number", ["x", "-1", "9" * 30, "9" * 5000], ids=lambda number: number[:10])
+def test_a_path_that_is_no_game(recorded, number: str) -> None:
+    for path in (f"gating/made/1/{number}", f"gating/made/{number}/0"):
+        assert "Not Found" in error_of(recorded[0], f"/api/games/{path}", 404)
 
 
 def test_missing_and_damaged_data_has_a_remedy(tmp_path: Path) -> None:

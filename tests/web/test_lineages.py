@@ -143,6 +143,7 @@ def test_a_lineage_without_a_workspace_asks_no_remote(tmp_path, monkeypatch):
         ("nobody", "unknown lineage 'nobody'; known are: broken, go9, kid; make it with `zero new nobody`"),
         ("go9/9", "unknown generation 9 of lineage go9; it has 0 to 4"),
         ("go9;x", "unknown lineage 'go9;x'"),
+        pytest.param(f"go9/{'9' * 5000}", "/api/lineages/go9/99999", id="a number of 5,000 digits"),
     ],
 )
 def test_unknown_names(get, path, error):

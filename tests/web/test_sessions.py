@@ -390,6 +390,7 @@ def test_a_game_is_saved_and_loaded_and_looked_at(page):
     past = page.http.get(f"{other.path}/positions/1").json()
     assert (past["last"], past["stones"].count(0)) == (C3, 24)
     assert page.http.get(f"{other.path}/positions/4").status_code == 400
+    assert page.http.get(f"{other.path}/positions/{'9' * 5000}").status_code == 404
 
 
 def test_a_file_without_komi_has_that_of_the_game(page):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -42,6 +43,15 @@ class WebSettings(NamedTuple):
     """Number of games that are open at once."""
     idle_seconds: float = IDLE_SECONDS
     """A game is closed after this time without a page that shows it."""
+
+
+class NumberConvertor(IntegerConvertor):
+    """A number in a path, `{name:number}`. Starlette's `int` fails on one of more than 4,300 digits."""
+
+    regex = "[0-9]{1,9}"
+
+
+register_url_convertor("number", NumberConvertor())
 
 
 class RecordRoutes:

@@ -50,7 +50,6 @@ from zero.web.matches import MATCH_PREFIX, match_record
 PAGE = 200
 """Games in one answer, unless the request says otherwise."""
 CACHED_GAMES = 8
-LARGEST_NUMBER = 10**9
 
 
 class GamePage(GameFilter):
@@ -95,7 +94,7 @@ def routes(home: Path) -> list[Route]:
         text = games.sgf(row, request.query_params.get("move"))
         return Response(text, media_type="application/x-go-sgf", headers=headers)
 
-    one = "/api/games/{kind}/{lineage}/{generation:int}/{game:int}"
+    one = "/api/games/{kind}/{lineage}/{generation:number}/{game:number}"
     return [
         *(Route("/api/games", listed), Route("/api/games/filters", filters)),
         *(Route(one, replay), Route(f"{one}/sgf", sgf)),
@@ -143,7 +142,7 @@ class RecordedGames:
         named = request.path_params
         kind, lineage, number, game = (named[name] for name in ("kind", "lineage", "generation", "game"))
         self._index.refresh_soon()
-        found = self._index.game(kind, lineage, number, game) if max(number, game) < LARGEST_NUMBER else None
+        found = self._index.game(kind, lineage, number, game)
         if found is None:
             pending = self._index.status().pending
             remedy = (

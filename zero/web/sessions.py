@@ -274,7 +274,7 @@ def routes(sessions: Sessions) -> list[Route]:
         Route("/api/sessions", listed, methods=["GET"]),
         Route("/api/sessions", opened, methods=["POST"]),
         Route("/api/sessions/{name}", shown),
-        Route("/api/sessions/{name}/positions/{moves:int}", position),
+        Route("/api/sessions/{name}/positions/{moves:number}", position),
         Route("/api/sessions/{name}/events", events),
         Route("/api/sessions/{name}/sgf", saved),
         command("play", MoveBody, lambda game, move: game.play(move.action, move.moves)),
