@@ -22,7 +22,7 @@ from zero.storage.files import sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Champion, GameRecord, GenerationId
 from zero.web import games as games_module
-from zero.web.app import WebSettings, new_app
+from zero.web.app import new_app
 from zero.web.games import RecordedGames
 from zero.web.index import GameIndex, GameRow, Status
 
@@ -41,7 +41,7 @@ def made(home: Path) -> tuple[MadeLineage, list[GameRecord]]:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Starlette, MadeLineage, list[GameRecord]]:
     """The application, the lineage and its games. Only read by tests."""
     lineage, records = made(tmp_path_factory.mktemp("recorded"))
-    return new_app(lineage.home, WebSettings()), lineage, records
+    return new_app(lineage.home), lineage, records
 
 
 def get(app: Starlette, path: str) -> httpx.Response:
@@ -160,7 +160,7 @@ def test_links_to_the_servers(tmp_path: Path) -> None:
     (tmp_path / ".zero/servers.json").write_text(
         '{"mlflow": "http://127.0.0.1:5000", "prefect": "http://127.0.0.1:4200", "web": "http://127.0.0.1:8100"}'
     )
-    found = get(new_app(lineage.home, WebSettings()), "/api/games/gating/made/1/0").json()["links"]
+    found = get(new_app(lineage.home), "/api/games/gating/made/1/0").json()["links"]
     assert found == {"mlflow": "http://127.0.0.1:5000/#/models/zero-made", "prefect": "http://127.0.0.1:4200/runs"}
 
 
@@ -182,7 +182,7 @@ def test_the_sgf_is_the_game(recorded) -> None:
 
 def test_a_match_is_replayed_without_values(tmp_path: Path) -> None:
     add_match(tmp_path, "0123abcd")
-    app = new_app(tmp_path, WebSettings())
+    app = new_app(tmp_path)
     match = {"match": "~0123abcd", "black": "centre", "white": "pass", "num_games": 4}
     assert get(app, "/api/games/filters").json()["matches"] == [match]
     data = get(app, "/api/games/match/~0123abcd/0/1").json()
@@ -230,7 +230,7 @@ def test_a_path_that_is_no_game(recorded, number: str) -> None:
 
 def test_missing_and_damaged_data_has_a_remedy(tmp_path: Path) -> None:
     lineage, _ = made(tmp_path)
-    app = new_app(lineage.home, WebSettings())
+    app = new_app(lineage.home)
     assert get(app, "/api/games").json()["total"] == 10
     remedy = "run `dvc pull` in a folder made by `zero checkout made/gen-0001`"
     shard = lineage.cached(1, "data/match", "shard-0000.parquet")

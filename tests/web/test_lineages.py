@@ -17,7 +17,7 @@ from zero.evaluation.ladder import CurvePoint, Entry, Ladder, LadderRow, Scale
 from zero.evaluation.tournament import Standing, Tournament, write_tournament
 from zero.record import costs
 from zero.storage.files import canonical_json, write_atomic
-from zero.web.app import WebSettings, new_app
+from zero.web.app import new_app
 from zero.web.report import report_of
 
 Get = Callable[[str], httpx.Response]
@@ -45,7 +45,7 @@ def get(home: Path) -> Get:
 
 def getter(home: Path) -> Get:
     """Gets a path of the application."""
-    transport = httpx.ASGITransport(new_app(home, WebSettings()))
+    transport = httpx.ASGITransport(new_app(home))
 
     async def request(path: str) -> httpx.Response:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:

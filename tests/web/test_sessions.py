@@ -544,8 +544,9 @@ def test_a_game_goes_on_when_its_lineage_disappears(begun):
         assert page.refused("/api/sessions", {"white": "tiny"}).startswith("unknown lineage 'tiny'")
 
 
-def test_the_least_recently_used_game_makes_room(tmp_path):
-    with serving(tmp_path, max_games=2) as page:
+def test_the_least_recently_used_game_makes_room(tmp_path, monkeypatch):
+    monkeypatch.setattr("zero.web.sessions.MAX_GAMES", 2)
+    with serving(tmp_path) as page:
         first, second = (page.start(black="human", white="human", game=GO5) for _ in range(2))
         with second.events() as events:
             next(events)
@@ -558,8 +559,9 @@ def test_the_least_recently_used_game_makes_room(tmp_path):
         assert len(names) == 2 and first.name in names
 
 
-def test_a_game_that_cannot_be_started_closes_no_other_one(tmp_path):
-    with serving(tmp_path, max_games=1) as page:
+def test_a_game_that_cannot_be_started_closes_no_other_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("zero.web.sessions.MAX_GAMES", 1)
+    with serving(tmp_path) as page:
         first = page.start(black="human", white="human", game=GO5)
         body = {"white": "human", "game": GO5, "sgf": "(;GM[1]SZ[9];B[ee])"}
         assert "start a game on the board of the file" in page.refused("/api/sessions", body)
@@ -571,8 +573,9 @@ def test_a_game_that_cannot_be_started_closes_no_other_one(tmp_path):
         assert [game["id"] for game in page.http.get("/api/sessions").json()["games"]] == [second.name]
 
 
-def test_a_game_without_a_page_is_closed_and_one_with_a_page_is_not(tmp_path):
-    with serving(tmp_path, idle_seconds=3.0) as page:
+def test_a_game_without_a_page_is_closed_and_one_with_a_page_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("zero.web.sessions.IDLE_SECONDS", 3.0)
+    with serving(tmp_path) as page:
         game = page.start(black="human", white="human", game=GO5)
         with game.events() as events:
             next(events)

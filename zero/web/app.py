@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -25,24 +24,12 @@ from zero.config.settings import servers
 from zero.errors import ZeroError
 from zero.web import players
 from zero.web.security import Guard
-from zero.web.sessions import IDLE_SECONDS, MAX_GAMES, Sessions
+from zero.web.sessions import Sessions
 from zero.web.sessions import routes as session_routes
 
 STATIC_DIR = Path(__file__).with_name("static")
 UNKNOWN = "unknown "
 """Begins the message of an error about something that does not exist, such as `unknown lineage 'x'`."""
-
-
-class WebSettings(NamedTuple):
-    """Settings of a server."""
-
-    host: str = "127.0.0.1"
-    token: str = ""
-    """Secret that requests must have; empty: none."""
-    max_games: int = MAX_GAMES
-    """Number of games that are open at once."""
-    idle_seconds: float = IDLE_SECONDS
-    """A game is closed after this time without a page that shows it."""
 
 
 class NumberConvertor(IntegerConvertor):
@@ -79,9 +66,15 @@ class RecordRoutes:
         return Router([*games.routes(self._home), *lineages.routes(self._home)])
 
 
-def new_app(home: Path, settings: WebSettings) -> Starlette:
-    """The application for the project in `home`; `app.state.sessions` has its games."""
-    sessions = Sessions(home, settings.max_games, settings.idle_seconds)
+def new_app(home: Path, host: str = "127.0.0.1", token: str = "") -> Starlette:
+    """The application for a project; `app.state.sessions` has its games.
+
+    Args:
+      home: the project's folder.
+      host: name or address that the server was given to listen on.
+      token: secret that requests must have; empty: none.
+    """
+    sessions = Sessions(home)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -115,7 +108,7 @@ def new_app(home: Path, settings: WebSettings) -> Starlette:
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(Guard, host=settings.host, token=settings.token)],
+        middleware=[Middleware(Guard, host=host, token=token)],
         exception_handlers={ZeroError: _zero_error, HTTPException: _http_error, Exception: _failure},
     )
     app.state.sessions = sessions

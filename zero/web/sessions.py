@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from zero.web.live_game import LiveGame, Seat
 
 MAX_GAMES = 16
+"""Number of games that are open at once."""
 IDLE_SECONDS = 3600.0
+"""A game is closed after this time without a page that shows it."""
 JOIN_SECONDS = 20.0
 """Time that an engine has to end when the server stops."""
 Text = Annotated[str, Field(max_length=200)]
@@ -109,15 +111,9 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 class Sessions:
     """The open games. Thread-safe."""
 
-    def __init__(self, home: Path, max_games: int = MAX_GAMES, idle_seconds: float = IDLE_SECONDS) -> None:
-        """Stores the arguments.
-
-        Args:
-          home: the project's folder.
-          max_games: number of games that are open at once.
-          idle_seconds: a game is closed after this time without a page that shows it.
-        """
-        self._home, self._max_games, self._idle_seconds = home, max_games, idle_seconds
+    def __init__(self, home: Path) -> None:
+        """No game is open; `home` is the project's folder."""
+        self._home = home
         self._games: dict[str, LiveGame] = {}
         self._lock = threading.Lock()
         self._engines: Engines | None = None
@@ -141,7 +137,7 @@ class Sessions:
         clock = None if new.clock is None else GameClock(new.clock.main_seconds, new.clock.increment_seconds)
         with self._lock:
             name = secrets.token_hex(6)
-            made = LiveGame(name, engines, game, seats, new.seconds, self._idle_seconds, clock, new.sgf)
+            made = LiveGame(name, engines, game, seats, new.seconds, IDLE_SECONDS, clock, new.sgf)
             try:
                 self._make_room()  # after the file was read, which may be refused
             except ZeroError:
@@ -189,8 +185,8 @@ class Sessions:
         game = self._games.get(name)
         if game is None or game.is_closed:
             raise ZeroError(
-                f"unknown game {name!r}: a game is closed after {self._idle_seconds / 60:.0f} minutes without a page, "
-                f"when more than {self._max_games} are open, or with the server; start a new one"
+                f"unknown game {name!r}: a game is closed after {IDLE_SECONDS / 60:.0f} minutes without a page, "
+                f"when more than {MAX_GAMES} are open, or with the server; start a new one"
             )
         return game
 
@@ -212,13 +208,13 @@ class Sessions:
     def _make_room(self) -> None:
         """Closes the least recently used game if the new one would be too many."""
         self._games = {game.name: game for game in self.all()}
-        if len(self._games) < self._max_games:
+        if len(self._games) < MAX_GAMES:
             return
         idle = [game for game in self._games.values() if game.is_idle]
         if not idle:
-            raise ZeroError(f"{self._max_games} games are open and engines work in all of them; close one")
+            raise ZeroError(f"{MAX_GAMES} games are open and engines work in all of them; close one")
         last = idle[-1]
-        last.close(f"more than {self._max_games} games are open, and this one was not used for the longest time")
+        last.close(f"more than {MAX_GAMES} games are open, and this one was not used for the longest time")
         del self._games[last.name]
 
 
