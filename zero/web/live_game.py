@@ -322,19 +322,6 @@ class LiveGame:
             "last": actions[num_moves - 1] if num_moves else None,
         }
 
-    def score(self) -> dict[str, Any]:
-        """The score as the board is now; in Go the areas.
-
-        Raises:
-          ZeroError: the game has no score.
-        """
-        with self._changed:
-            if not TRAITS[self._rules.game].has_score:
-                raise ZeroError(f"{board_title(self._game)} has no score; it ends with a line or a full board")
-            score = self._board.margin_text()
-            note = f"Komi {self._rules.komi:g}. All stones count as alive." if self._rules.game == GO else ""
-            return {"score": score, "note": note}
-
     def show(self) -> None:
         """Publishes the time that is left now, for a page that comes."""
         with self._changed:

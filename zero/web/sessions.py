@@ -9,7 +9,7 @@
 | `GET /api/sessions/ID/events` | server-sent events `state`, `analysis`, `hint`, `closed` |
 | `GET /api/sessions/ID/sgf` | the game as an SGF file |
 | `POST /api/sessions/ID/play` | plays `{"action": 40, "moves": 2}`; `moves` on the page are optional |
-| `POST /api/sessions/ID/{undo,hint,stop,resume,resign,score,close}` | the command |
+| `POST /api/sessions/ID/{undo,hint,stop,resume,resign,close}` | the command |
 | `POST /api/sessions/ID/analyse` | sets the analysis engine `{"player": "go9"}`; null ends the analysis |
 | `POST /api/sessions/ID/seat` | gives a colour to another player: `{"colour": "white", "player": "gnugo:5"}` |
 | `POST /api/sessions/ID/load` | replaces the moves by those of `{"sgf": "(;GM[1]..."}` |
@@ -19,7 +19,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -259,10 +259,11 @@ def routes(sessions: Sessions) -> list[Route]:
     def seat(game: "LiveGame", new: NewPlayer) -> None:
         game.seat(new.colour, sessions.seat(new.player))
 
-    def command(name: str, model: type[AnyBody], run: "Callable[[LiveGame, AnyBody], Any]") -> Route:
+    def command(name: str, model: type[AnyBody], run: "Callable[[LiveGame, AnyBody], None]") -> Route:
         async def endpoint(request: Request) -> Response:
             game, body = game_of(request), await body_of(request, model)
-            return JSONResponse(await run_in_threadpool(run, game, body) or {})
+            await run_in_threadpool(run, game, body)
+            return JSONResponse({})
 
         return Route(f"/api/sessions/{{name}}/{name}", endpoint, methods=["POST"])
 
@@ -282,7 +283,6 @@ def routes(sessions: Sessions) -> list[Route]:
         command("stop", Nothing, lambda game, _: game.stop()),
         command("resume", Nothing, lambda game, _: game.resume()),
         command("resign", Nothing, lambda game, _: game.resign()),
-        command("score", Nothing, lambda game, _: game.score()),
         command("close", Nothing, lambda game, _: game.close("it was closed from a page")),
     ]
 

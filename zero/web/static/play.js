@@ -244,10 +244,9 @@ class GamePage {
   async command(name, body = {}) {
     this.parts.message.replaceChildren();
     try {
-      return await api(`${this.path}/${name}`, { method: "POST", body });
+      await api(`${this.path}/${name}`, { method: "POST", body });
     } catch (error) {
       this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, error.message));
-      return null;
     }
   }
 
@@ -503,10 +502,9 @@ class GamePage {
     await this.command("play", { action, moves: this.state.moves.length });
   }
 
-  async score() {
-    const answer = await this.command("score");
-    if (!answer) return;
-    const text = `Score now: ${answer.score}. ${answer.note}`;
+  score() {
+    const { score, game } = this.state;
+    const text = `Score now: ${score}.${game.name === "go" ? ` Komi ${game.komi}. All stones count as alive.` : ""}`;
     this.parts.message.replaceChildren(el("p", { class: "hint" }, text));
     announce(text);
   }
