@@ -29,7 +29,7 @@ from zero.web.broadcast import LAST_TOPIC, Broadcast
 from zero.web.engines import Engines
 from zero.web.game_clock import GameClock
 from zero.web.ownership import OwnershipPredictor
-from zero.web.players import HUMAN, board_title, player_title
+from zero.web.players import board_title
 
 REPORT_SECONDS = 0.2
 """Interval between two reports of a search."""
@@ -53,18 +53,6 @@ class Seat(NamedTuple):
     title: str
     player: ResolvedPlayer | None
     """None for a person."""
-
-
-def seat_of(engines: Engines, spec: str) -> Seat:
-    """The seat of a person (`human`) or a player.
-
-    Raises:
-      ZeroError: as `Engines.resolve`.
-    """
-    if spec == HUMAN:
-        return Seat(HUMAN, "Human", None)
-    player = engines.resolve(spec)
-    return Seat(spec, player.network.id.name if player.network else player_title(player.spec), player)
 
 
 class Loss(NamedTuple):

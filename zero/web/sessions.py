@@ -29,7 +29,7 @@ from starlette.routing import Route
 
 from zero.config.params import GameParams
 from zero.errors import ParamsError, ZeroError
-from zero.web.players import HUMAN
+from zero.web.players import HUMAN, check_spec, player_title
 
 if TYPE_CHECKING:
     from zero.web.engines import Engines
@@ -156,14 +156,18 @@ class Sessions:
             return self._engines
 
     def seat(self, spec: str) -> "Seat":
-        """The participant that a spec names: a person (`human`) or a player.
+        """The seat of a person (`human`) or a player. Its network is read now, so that the lineage may change later.
 
         Raises:
-          ZeroError: there is no such player.
+          ZeroError: there is no such player, or the page may not start it.
         """
-        from zero.web.live_game import seat_of
+        from zero.players.build import resolve_player
+        from zero.web.live_game import Seat
 
-        return seat_of(self.engines, spec)
+        if spec == HUMAN:
+            return Seat(HUMAN, "Human", None)
+        player = resolve_player(self._home, check_spec(spec), for_session=True)
+        return Seat(spec, player.network.id.name if player.network else player_title(player.spec), player)
 
     def analysis_seat(self, spec: str) -> "Seat":
         """A network for the analysis.
