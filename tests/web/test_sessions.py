@@ -84,7 +84,7 @@ def test_a_network_answers_and_shows_what_it_thinks(page):
             if event.topic == "state" and len(event.data["moves"]) == 2 and not event.data["thinking"]:
                 break
     states = [event.data for event in seen if event.topic == "state"]
-    assert states[0]["engine_turn"] and len(states[0]["moves"]) == 1
+    assert (states[0]["to_play"], states[0]["paused"], len(states[0]["moves"])) == (-1, False, 1)
     assert "move" in [state["thinking"] for state in states]
     last = [event.data for event in seen if event.topic == "analysis"][-1]
     assert (last["moves"], last["to_play"], last["simulations"], last["done"]) == (1, -1, 40, True)
@@ -593,7 +593,9 @@ def test_nothing_is_left_when_the_server_ends(tmp_path):
     with serving(tmp_path) as page:
         for spec, game in ((LONG, None), ("random", GO5), ("human", GO5)):
             page.start(black=spec, white="human", game=game).until(
-                lambda state: state["moves"] or state["thinking"] == "move" or not state["engine_turn"]
+                lambda state: (
+                    state["moves"] or state["thinking"] == "move" or state["players"]["black"]["spec"] == "human"
+                )
             )
         assert len(set(threading.enumerate()) - before) > 3
     assert threads_beyond(before) == set()

@@ -23,11 +23,11 @@ from starlette.types import Receive, Scope, Send
 from zero.config.settings import servers
 from zero.errors import ZeroError
 from zero.web import players
+from zero.web.assets import STATIC_DIR, vega_bundle
 from zero.web.security import Guard
 from zero.web.sessions import Sessions
 from zero.web.sessions import routes as session_routes
 
-STATIC_DIR = Path(__file__).with_name("static")
 UNKNOWN = "unknown "
 """Begins the message of an error about something that does not exist, such as `unknown lineage 'x'`."""
 
@@ -91,8 +91,6 @@ def new_app(home: Path, host: str = "127.0.0.1", token: str = "") -> Starlette:
         return JSONResponse(servers(home))
 
     def vega(_: Request) -> Response:
-        from zero.web.assets import vega_bundle
-
         return FileResponse(vega_bundle(), media_type="text/javascript", headers={"Cache-Control": "max-age=86400"})
 
     routes: list[Route | Mount] = [

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from zero.config.params import GameParams
 from zero.data.records import game_record, read_records
-from zero.data.sgf import SgfHead, game_to_sgf, moves_to_sgf, result, rules_name
+from zero.data.sgf import SgfHead, game_to_sgf, moves_to_sgf, result
 from zero.errors import LineageError, ParamsError, ZeroError
 from zero.evaluation.match import read_game, read_match
 from zero.games.coordinates import action_to_name
@@ -163,8 +163,7 @@ class RecordedGames:
         record, rules = recorded.record, recorded.rules
         return {
             "game": row._asdict() | {"score": result(rules, record.outcome, record.margin, record.end)},
-            "board": {"game": recorded.game.name, "rows": rules.rows, "columns": rules.columns}
-            | {"komi": rules.komi, "rules": rules_name(rules)},
+            "board": {"game": recorded.game.name, "rows": rules.rows, "columns": rules.columns, "komi": rules.komi},
             "params": recorded.game.model_dump(),
             "names": [action_to_name(rules, action) for action in range(rules.num_actions)],
             "start": Board(rules).stones.tolist(),

@@ -440,7 +440,6 @@ class LiveGame:
             "over": is_over,
             "result": self._result() if is_over else "",
             "end": self._lost.end if self._lost is not None else board.end if is_over else "",
-            "engine_turn": self._is_engines_turn(),
             "paused": self._is_paused and not is_over,
             "thinking": self._work_name,
             "error": self._error,

@@ -1,6 +1,6 @@
 // Play: the form for a new game, and the page of a game, which follows the events of the server.
 
-import { announce, api, el, showError } from "./app.js";
+import { announce, api, el, showError, svg } from "./app.js";
 import { Board } from "./board.js";
 
 const COLOURS = { 1: "black", [-1]: "white" };
@@ -584,10 +584,8 @@ function winningLine({ moves, stones, game: { rows, columns, in_a_row: length } 
 function chanceGraph(chances) {
   const width = Math.max(1, chances.length - 1);
   const points = chances.map((chance, move) => (chance === null ? null : `${(100 * move) / width},${30 * (1 - chance)}`)).filter(Boolean);
-  const box = el("div");
-  box.innerHTML = '<svg viewBox="0 0 100 30" preserveAspectRatio="none" role="img"><path d="M0 15H100"/><polyline/></svg>';
-  const graph = box.firstChild;
-  graph.setAttribute("aria-label", "Black’s chance to win over the moves of the game");
-  graph.querySelector("polyline").setAttribute("points", points.join(" "));
-  return graph;
+  return svg("svg", { viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": "Black’s chance to win over the moves of the game" },
+    svg("path", { d: "M0 15H100" }),
+    svg("polyline", { points: points.join(" ") }),
+  );
 }
