@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from zero.web.app import WebSettings
-from zero.web.server import WebServer, listen, new_server
+from zero.web.server import listen, new_server
 from zero.web.sessions import Sessions
 
 GO5 = {"name": "go", "size": 5, "komi": 0.5}
@@ -95,15 +94,13 @@ def _parsed(lines: Iterator[str]) -> Iterator[Event]:
 
 
 @contextlib.contextmanager
-def serving(home: Path, **settings: Any) -> Iterator[Page]:
+def serving(home: Path) -> Iterator[Page]:
     """A server in a thread; it is stopped as by a signal."""
-    is_started = threading.Event()
     listener = listen("127.0.0.1", 0)
-    server: WebServer = new_server(home, WebSettings(**settings), is_started.set)
+    server = new_server(home)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
-        assert is_started.wait(WAIT_SECONDS)
         page = Page(f"http://127.0.0.1:{listener.getsockname()[1]}", server._sessions)
         with page.http:
             yield page

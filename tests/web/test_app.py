@@ -21,9 +21,9 @@ from zero.web.server import listen
 LOADED = """
 import sys
 from pathlib import Path
-from zero.web.app import WebSettings, new_app
+from zero.web.app import new_app
 from zero.web.players import offer
-new_app(Path(sys.argv[1]), WebSettings())
+new_app(Path(sys.argv[1]))
 assert offer(Path(sys.argv[1])).boards
 print(sorted({"torch", "numba", "openvino", "mlflow", "matplotlib"} & set(sys.modules)))
 """

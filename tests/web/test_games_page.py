@@ -13,7 +13,7 @@ import uvicorn
 from tests.made_games import plain_record
 from tests.web.made_record import MadeLineage, add_match, games
 from zero.storage.manifests import GameRecord
-from zero.web.app import WebSettings, new_app
+from zero.web.app import new_app
 
 playwright_api = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -38,7 +38,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[GameR
 @pytest.fixture(scope="module")
 def address(recorded) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(new_app(recorded[0], WebSettings()), log_level="warning"))
+        server = uvicorn.Server(uvicorn.Config(new_app(recorded[0]), log_level="warning"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"

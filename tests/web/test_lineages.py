@@ -17,7 +17,7 @@ from zero.evaluation.ladder import CurvePoint, Entry, Ladder, LadderRow, Scale
 from zero.evaluation.tournament import Standing, Tournament, write_tournament
 from zero.record import costs
 from zero.storage.files import canonical_json, write_atomic
-from zero.web.app import WebSettings, new_app
+from zero.web.app import new_app
 from zero.web.report import report_of
 
 Get = Callable[[str], httpx.Response]
@@ -45,7 +45,7 @@ def get(home: Path) -> Get:
 
 def getter(home: Path) -> Get:
     """Gets a path of the application."""
-    transport = httpx.ASGITransport(new_app(home, WebSettings()))
+    transport = httpx.ASGITransport(new_app(home))
 
     async def request(path: str) -> httpx.Response:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -143,6 +143,7 @@ def test_a_lineage_without_a_workspace_asks_no_remote(tmp_path, monkeypatch):
         ("nobody", "unknown lineage 'nobody'; known are: broken, go9, kid; make it with `zero new nobody`"),
         ("go9/9", "unknown generation 9 of lineage go9; it has 0 to 4"),
         ("go9;x", "unknown lineage 'go9;x'"),
+        pytest.param(f"go9/{'9' * 5000}", "/api/lineages/go9/99999", id="a number of 5,000 digits"),
     ],
 )
 def test_unknown_names(get, path, error):

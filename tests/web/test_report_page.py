@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from tests.web.made_lineage import PARAMS_TEXT, advance, make_lineage, make_project
 from tests.web.test_lineages import write_ladder
 from zero.evaluation.tournament import play_tournament, write_tournament
-from zero.web.app import WebSettings, new_app
+from zero.web.app import new_app
 from zero.web.assets import vega_bundle
 from zero.web.report import report_html, report_of
 
@@ -34,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(home: Path) -> Iterator[str]:
     """Address of a server of the page."""
-    server = uvicorn.Server(uvicorn.Config(new_app(home, WebSettings()), port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(new_app(home), port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:

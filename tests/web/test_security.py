@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from zero.web import server
-from zero.web.app import WebSettings, new_app
+from zero.web.app import new_app
 from zero.web.security import MAX_BODY_BYTES, Guard
 
 TOKEN = "a-secret"
@@ -97,7 +97,9 @@ def test_a_server_on_all_addresses_accepts_addresses_and_its_own_name_only():
     assert client("box.local").get("/api/echo", headers={"Host": "box.local:8100"}).status_code == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:9999", "http://127.0.0.1:8100"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:9999", "http://127.0.0.1:8100", "http://[", ""]
+)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_requests_of_other_pages_are_refused(origin, method):
     assert client().request(method, "/api/echo", headers={"Origin": origin}, json={}).status_code == 403
@@ -170,8 +172,8 @@ def test_other_tokens_are_not(value):
 
 
 def test_the_printed_address_has_the_token_escaped(tmp_path, monkeypatch):
-    def made(home, settings, started):
-        return SimpleNamespace(run=lambda sockets: started() or [each.close() for each in sockets])
+    def made(home, host, token):
+        return SimpleNamespace(run=lambda sockets: [each.close() for each in sockets])
 
     addresses: list[str] = []
     monkeypatch.setattr(server, "new_server", made)
@@ -201,6 +203,6 @@ def test_opening_the_address_with_the_token_sets_a_cookie_for_this_port():
     ],
 )
 def test_only_the_folder_of_static_files_is_served(path, tmp_path):
-    app = new_app(tmp_path, WebSettings())
+    app = new_app(tmp_path)
     assert raw(app, "http", "/static/app.js")[0]["status"] == 200
     assert raw(app, "http", unquote(path))[0]["status"] == 404

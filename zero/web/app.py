@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -23,25 +23,22 @@ from starlette.types import Receive, Scope, Send
 from zero.config.settings import servers
 from zero.errors import ZeroError
 from zero.web import players
+from zero.web.assets import STATIC_DIR, vega_bundle
 from zero.web.security import Guard
-from zero.web.sessions import IDLE_SECONDS, MAX_GAMES, Sessions
+from zero.web.sessions import Sessions
 from zero.web.sessions import routes as session_routes
 
-STATIC_DIR = Path(__file__).with_name("static")
 UNKNOWN = "unknown "
 """Begins the message of an error about something that does not exist, such as `unknown lineage 'x'`."""
 
 
-class WebSettings(NamedTuple):
-    """Settings of a server."""
+class NumberConvertor(IntegerConvertor):
+    """A number in a path, `{name:number}`. Starlette's `int` fails on one of more than 4,300 digits."""
 
-    host: str = "127.0.0.1"
-    token: str = ""
-    """Secret that requests must have; empty: none."""
-    max_games: int = MAX_GAMES
-    """Number of games that are open at once."""
-    idle_seconds: float = IDLE_SECONDS
-    """A game is closed after this time without a page that shows it."""
+    regex = "[0-9]{1,9}"
+
+
+register_url_convertor("number", NumberConvertor())
 
 
 class RecordRoutes:
@@ -69,9 +66,15 @@ class RecordRoutes:
         return Router([*games.routes(self._home), *lineages.routes(self._home)])
 
 
-def new_app(home: Path, settings: WebSettings) -> Starlette:
-    """The application for the project in `home`; `app.state.sessions` has its games."""
-    sessions = Sessions(home, settings.max_games, settings.idle_seconds)
+def new_app(home: Path, host: str = "127.0.0.1", token: str = "") -> Starlette:
+    """The application for a project; `app.state.sessions` has its games.
+
+    Args:
+      home: the project's folder.
+      host: name or address that the server was given to listen on.
+      token: secret that requests must have; empty: none.
+    """
+    sessions = Sessions(home)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -88,8 +91,6 @@ def new_app(home: Path, settings: WebSettings) -> Starlette:
         return JSONResponse(servers(home))
 
     def vega(_: Request) -> Response:
-        from zero.web.assets import vega_bundle
-
         return FileResponse(vega_bundle(), media_type="text/javascript", headers={"Cache-Control": "max-age=86400"})
 
     routes: list[Route | Mount] = [
@@ -105,7 +106,7 @@ def new_app(home: Path, settings: WebSettings) -> Starlette:
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(Guard, host=settings.host, token=settings.token)],
+        middleware=[Middleware(Guard, host=host, token=token)],
         exception_handlers={ZeroError: _zero_error, HTTPException: _http_error, Exception: _failure},
     )
     app.state.sessions = sessions

@@ -10,11 +10,11 @@ import numpy as np
 from zero.config.params import GameParams, GoParams
 from zero.errors import ParamsError
 from zero.games.position import Rules
-from zero.players.build import ResolvedPlayer, common_game, difference, new_session, num_cores, resolve_player
+from zero.players.build import ResolvedPlayer, common_game, difference, new_session, num_cores
 from zero.players.session import Session
 from zero.search.evaluator import Evaluator
 from zero.web.ownership import OwnershipPredictor, ownership_predictor
-from zero.web.players import board_title, check_spec
+from zero.web.players import board_title
 
 NUM_LEAVES = 4
 """Leaves per network call, as in `zero play`: more are faster and weaker."""
@@ -38,20 +38,12 @@ class SharedEvaluator:
 
 
 class Engines:
-    """Finds players and makes their sessions. Thread-safe."""
+    """Makes the sessions of players. Thread-safe."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._evaluators: OrderedDict[tuple[str, str], SharedEvaluator] = OrderedDict()
         self._lock = threading.Lock()
-
-    def resolve(self, text: str) -> ResolvedPlayer:
-        """Finds a player; its network is read now, so that the lineage may change later.
-
-        Raises:
-          ZeroError: there is no such player, or the page may not start it.
-        """
-        return resolve_player(self._home, check_spec(text), for_session=True)
 
     def game_of(self, players: list[ResolvedPlayer], given: GameParams | None) -> GameParams:
         """The game of the networks of `players`, with the komi of `given`; without a network `given` itself.

@@ -24,13 +24,14 @@ from starlette.routing import Route
 
 from zero.config.params import GameParams
 from zero.data.records import game_record, read_records
-from zero.data.sgf import SgfHead, game_to_sgf, moves_to_sgf, result, rules_name
+from zero.data.sgf import SgfHead, game_to_sgf, moves_to_sgf, result
 from zero.errors import LineageError, ParamsError, ZeroError
 from zero.evaluation.match import read_game, read_match
 from zero.games.coordinates import action_to_name
-from zero.games.position import TO_PLAY, Rules, new_history, new_position, reset
-from zero.games.rules import play, rules_of
+from zero.games.position import Rules
+from zero.games.rules import rules_of
 from zero.lineage.status import pages_of
+from zero.players.board import Board
 from zero.record.ledger import generation_tag
 from zero.record.lineages import data_cache
 from zero.storage.manifests import GameRecord
@@ -50,7 +51,6 @@ from zero.web.matches import MATCH_PREFIX, match_record
 PAGE = 200
 """Games in one answer, unless the request says otherwise."""
 CACHED_GAMES = 8
-LARGEST_NUMBER = 10**9
 
 
 class GamePage(GameFilter):
@@ -95,7 +95,7 @@ def routes(home: Path) -> list[Route]:
         text = games.sgf(row, request.query_params.get("move"))
         return Response(text, media_type="application/x-go-sgf", headers=headers)
 
-    one = "/api/games/{kind}/{lineage}/{generation:int}/{game:int}"
+    one = "/api/games/{kind}/{lineage}/{generation:number}/{game:number}"
     return [
         *(Route("/api/games", listed), Route("/api/games/filters", filters)),
         *(Route(one, replay), Route(f"{one}/sgf", sgf)),
@@ -143,7 +143,7 @@ class RecordedGames:
         named = request.path_params
         kind, lineage, number, game = (named[name] for name in ("kind", "lineage", "generation", "game"))
         self._index.refresh_soon()
-        found = self._index.game(kind, lineage, number, game) if max(number, game) < LARGEST_NUMBER else None
+        found = self._index.game(kind, lineage, number, game)
         if found is None:
             pending = self._index.status().pending
             remedy = (
@@ -156,20 +156,17 @@ class RecordedGames:
         """The moves of a game and where they are recorded.
 
         Raises:
+          MoveError: a recorded move is illegal.
           StorageError: the shard is missing or damaged.
         """
         recorded = self._read(row)
         record, rules = recorded.record, recorded.rules
-        position, history = new_position(rules), new_history(rules)
-        reset(rules, position, history)
-        points = slice(rules.num_points)
         return {
             "game": row._asdict() | {"score": result(rules, record.outcome, record.margin, record.end)},
-            "board": {"game": recorded.game.name, "rows": rules.rows, "columns": rules.columns}
-            | {"komi": rules.komi, "rules": rules_name(rules)},
+            "board": {"game": recorded.game.name, "rows": rules.rows, "columns": rules.columns, "komi": rules.komi},
             "params": recorded.game.model_dump(),
             "names": [action_to_name(rules, action) for action in range(rules.num_actions)],
-            "start": position.board[points].tolist(),
+            "start": Board(rules).stones.tolist(),
             "moves": [*_moves(rules, record, row.kind != "match")],
             "ownership": record.ownership.tolist() if record.ownership.any() else None,
             "resign_threshold": recorded.threshold,
@@ -227,17 +224,16 @@ class RecordedGames:
 
 def _moves(rules: Rules, record: GameRecord, has_searches: bool) -> Iterator[dict[str, Any]]:
     """The moves of a game, with their searches if it has them. `changes`: points that change, with the new colour."""
-    position, history = new_position(rules), new_history(rules)
-    reset(rules, position, history)
+    board = Board(rules)
     for move, action in enumerate(record.actions.tolist()):
-        colour, before = int(position.state[TO_PLAY]), position.board[: rules.num_points].copy()
-        play(rules, position, history, action)
-        changed = np.flatnonzero(position.board[: rules.num_points] != before)
+        colour, before = board.to_play, board.stones
+        board.play(action)
+        after = board.stones
         facts = {
             "action": action,
             "name": action_to_name(rules, action),
             "colour": colour,
-            "changes": [[point, int(position.board[point])] for point in changed.tolist()],
+            "changes": [[point, int(after[point])] for point in np.flatnonzero(after != before).tolist()],
         }
         if not has_searches:
             yield facts

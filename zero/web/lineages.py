@@ -114,7 +114,7 @@ def routes(home: Path) -> list[Route]:
     return [
         Route("/api/lineages", all_lineages),
         Route("/api/lineages/{lineage}", one_lineage),
-        Route("/api/lineages/{lineage}/{number:int}", one_generation),
+        Route("/api/lineages/{lineage}/{number:number}", one_generation),
         Route("/api/ladder", all_ladders),
     ]
 

@@ -29,7 +29,7 @@ from zero.web.broadcast import LAST_TOPIC, Broadcast
 from zero.web.engines import Engines
 from zero.web.game_clock import GameClock
 from zero.web.ownership import OwnershipPredictor
-from zero.web.players import HUMAN, board_title, player_title
+from zero.web.players import board_title
 
 REPORT_SECONDS = 0.2
 """Interval between two reports of a search."""
@@ -53,18 +53,6 @@ class Seat(NamedTuple):
     title: str
     player: ResolvedPlayer | None
     """None for a person."""
-
-
-def seat_of(engines: Engines, spec: str) -> Seat:
-    """The seat of a person (`human`) or a player.
-
-    Raises:
-      ZeroError: as `Engines.resolve`.
-    """
-    if spec == HUMAN:
-        return Seat(HUMAN, "Human", None)
-    player = engines.resolve(spec)
-    return Seat(spec, player.network.id.name if player.network else player_title(player.spec), player)
 
 
 class Loss(NamedTuple):
@@ -322,19 +310,6 @@ class LiveGame:
             "last": actions[num_moves - 1] if num_moves else None,
         }
 
-    def score(self) -> dict[str, Any]:
-        """The score as the board is now; in Go the areas.
-
-        Raises:
-          ZeroError: the game has no score.
-        """
-        with self._changed:
-            if not TRAITS[self._rules.game].has_score:
-                raise ZeroError(f"{board_title(self._game)} has no score; it ends with a line or a full board")
-            score = self._board.margin_text()
-            note = f"Komi {self._rules.komi:g}. All stones count as alive." if self._rules.game == GO else ""
-            return {"score": score, "note": note}
-
     def show(self) -> None:
         """Publishes the time that is left now, for a page that comes."""
         with self._changed:
@@ -465,7 +440,6 @@ class LiveGame:
             "over": is_over,
             "result": self._result() if is_over else "",
             "end": self._lost.end if self._lost is not None else board.end if is_over else "",
-            "engine_turn": self._is_engines_turn(),
             "paused": self._is_paused and not is_over,
             "thinking": self._work_name,
             "error": self._error,

@@ -88,7 +88,7 @@ class Guard:
         if not self._is_served(host):
             return _error(421, f"this server is not {host!r}; open the address that `zero web` printed")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
             return _error(403, f"requests from the page {origin!r} are refused; open the address of `zero web` itself")
         if self._token and not self._has_token(headers, host):
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]

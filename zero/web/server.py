@@ -10,7 +10,7 @@ import uvicorn
 from starlette.concurrency import run_in_threadpool
 
 from zero.errors import ServerError
-from zero.web.app import WebSettings, new_app
+from zero.web.app import new_app
 from zero.web.security import LOOPBACK_NAMES, WILDCARDS
 from zero.web.sessions import Sessions
 
@@ -22,14 +22,9 @@ SHUTDOWN_SECONDS = 10
 class WebServer(uvicorn.Server):
     """The server. It closes the games before it stops: their event streams would keep connections open."""
 
-    def __init__(self, config: uvicorn.Config, sessions: Sessions, started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, sessions: Sessions) -> None:
         super().__init__(config)
-        self._sessions, self._started = sessions, started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts to serve."""
-        await super().startup(sockets)
-        self._started()
+        self._sessions = sessions
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops to serve."""
@@ -45,7 +40,7 @@ def serve(home: Path, host: str, port: int, token: str, started: Callable[[str],
       host: name or address to listen on. One that other machines can reach gets a token.
       port: the port; 0: the first free one from `FIRST_PORT`.
       token: secret that requests must have; empty: a new one if the host needs one.
-      started: receives the address of the page once it answers.
+      started: receives the address of the page, as soon as requests there wait for the server.
 
     Raises:
       ServerError: the server cannot listen there.
@@ -55,12 +50,13 @@ def serve(home: Path, host: str, port: int, token: str, started: Callable[[str],
     listener = listen(host, port)
     shown = socket.gethostname() if host in WILDCARDS else f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={quote(token, safe='')}" if token else "")
-    new_server(home, WebSettings(host=host, token=token), lambda: started(url)).run(sockets=[listener])
+    started(url)
+    new_server(home, host, token).run(sockets=[listener])
 
 
-def new_server(home: Path, settings: WebSettings, started: Callable[[], None]) -> WebServer:
-    """A server that calls `started` once it answers."""
-    app = new_app(home, settings)
+def new_server(home: Path, host: str = "127.0.0.1", token: str = "") -> WebServer:
+    """A server of the page; the arguments are those of `new_app`."""
+    app = new_app(home, host, token)
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -70,7 +66,7 @@ def new_server(home: Path, settings: WebSettings, started: Callable[[], None]) -
         proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    return WebServer(config, app.state.sessions, started)
+    return WebServer(config, app.state.sessions)
 
 
 def listen(host: str, port: int) -> socket.socket:

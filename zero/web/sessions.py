@@ -9,7 +9,7 @@
 | `GET /api/sessions/ID/events` | server-sent events `state`, `analysis`, `hint`, `closed` |
 | `GET /api/sessions/ID/sgf` | the game as an SGF file |
 | `POST /api/sessions/ID/play` | plays `{"action": 40, "moves": 2}`; `moves` on the page are optional |
-| `POST /api/sessions/ID/{undo,hint,stop,resume,resign,score,close}` | the command |
+| `POST /api/sessions/ID/{undo,hint,stop,resume,resign,close}` | the command |
 | `POST /api/sessions/ID/analyse` | sets the analysis engine `{"player": "go9"}`; null ends the analysis |
 | `POST /api/sessions/ID/seat` | gives a colour to another player: `{"colour": "white", "player": "gnugo:5"}` |
 | `POST /api/sessions/ID/load` | replaces the moves by those of `{"sgf": "(;GM[1]..."}` |
@@ -19,7 +19,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -29,14 +29,16 @@ from starlette.routing import Route
 
 from zero.config.params import GameParams
 from zero.errors import ParamsError, ZeroError
-from zero.web.players import HUMAN
+from zero.web.players import HUMAN, check_spec, player_title
 
 if TYPE_CHECKING:
     from zero.web.engines import Engines
     from zero.web.live_game import LiveGame, Seat
 
 MAX_GAMES = 16
+"""Number of games that are open at once."""
 IDLE_SECONDS = 3600.0
+"""A game is closed after this time without a page that shows it."""
 JOIN_SECONDS = 20.0
 """Time that an engine has to end when the server stops."""
 Text = Annotated[str, Field(max_length=200)]
@@ -109,15 +111,9 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 class Sessions:
     """The open games. Thread-safe."""
 
-    def __init__(self, home: Path, max_games: int = MAX_GAMES, idle_seconds: float = IDLE_SECONDS) -> None:
-        """Stores the arguments.
-
-        Args:
-          home: the project's folder.
-          max_games: number of games that are open at once.
-          idle_seconds: a game is closed after this time without a page that shows it.
-        """
-        self._home, self._max_games, self._idle_seconds = home, max_games, idle_seconds
+    def __init__(self, home: Path) -> None:
+        """No game is open; `home` is the project's folder."""
+        self._home = home
         self._games: dict[str, LiveGame] = {}
         self._lock = threading.Lock()
         self._engines: Engines | None = None
@@ -141,7 +137,7 @@ class Sessions:
         clock = None if new.clock is None else GameClock(new.clock.main_seconds, new.clock.increment_seconds)
         with self._lock:
             name = secrets.token_hex(6)
-            made = LiveGame(name, engines, game, seats, new.seconds, self._idle_seconds, clock, new.sgf)
+            made = LiveGame(name, engines, game, seats, new.seconds, IDLE_SECONDS, clock, new.sgf)
             try:
                 self._make_room()  # after the file was read, which may be refused
             except ZeroError:
@@ -160,14 +156,18 @@ class Sessions:
             return self._engines
 
     def seat(self, spec: str) -> "Seat":
-        """The participant that a spec names: a person (`human`) or a player.
+        """The seat of a person (`human`) or a player. Its network is read now, so that the lineage may change later.
 
         Raises:
-          ZeroError: there is no such player.
+          ZeroError: there is no such player, or the page may not start it.
         """
-        from zero.web.live_game import seat_of
+        from zero.players.build import resolve_player
+        from zero.web.live_game import Seat
 
-        return seat_of(self.engines, spec)
+        if spec == HUMAN:
+            return Seat(HUMAN, "Human", None)
+        player = resolve_player(self._home, check_spec(spec), for_session=True)
+        return Seat(spec, player.network.id.name if player.network else player_title(player.spec), player)
 
     def analysis_seat(self, spec: str) -> "Seat":
         """A network for the analysis.
@@ -189,8 +189,8 @@ class Sessions:
         game = self._games.get(name)
         if game is None or game.is_closed:
             raise ZeroError(
-                f"unknown game {name!r}: a game is closed after {self._idle_seconds / 60:.0f} minutes without a page, "
-                f"when more than {self._max_games} are open, or with the server; start a new one"
+                f"unknown game {name!r}: a game is closed after {IDLE_SECONDS / 60:.0f} minutes without a page, "
+                f"when more than {MAX_GAMES} are open, or with the server; start a new one"
             )
         return game
 
@@ -212,13 +212,13 @@ class Sessions:
     def _make_room(self) -> None:
         """Closes the least recently used game if the new one would be too many."""
         self._games = {game.name: game for game in self.all()}
-        if len(self._games) < self._max_games:
+        if len(self._games) < MAX_GAMES:
             return
         idle = [game for game in self._games.values() if game.is_idle]
         if not idle:
-            raise ZeroError(f"{self._max_games} games are open and engines work in all of them; close one")
+            raise ZeroError(f"{MAX_GAMES} games are open and engines work in all of them; close one")
         last = idle[-1]
-        last.close(f"more than {self._max_games} games are open, and this one was not used for the longest time")
+        last.close(f"more than {MAX_GAMES} games are open, and this one was not used for the longest time")
         del self._games[last.name]
 
 
@@ -263,10 +263,11 @@ def routes(sessions: Sessions) -> list[Route]:
     def seat(game: "LiveGame", new: NewPlayer) -> None:
         game.seat(new.colour, sessions.seat(new.player))
 
-    def command(name: str, model: type[AnyBody], run: "Callable[[LiveGame, AnyBody], Any]") -> Route:
+    def command(name: str, model: type[AnyBody], run: "Callable[[LiveGame, AnyBody], None]") -> Route:
         async def endpoint(request: Request) -> Response:
             game, body = game_of(request), await body_of(request, model)
-            return JSONResponse(await run_in_threadpool(run, game, body) or {})
+            await run_in_threadpool(run, game, body)
+            return JSONResponse({})
 
         return Route(f"/api/sessions/{{name}}/{name}", endpoint, methods=["POST"])
 
@@ -274,7 +275,7 @@ def routes(sessions: Sessions) -> list[Route]:
         Route("/api/sessions", listed, methods=["GET"]),
         Route("/api/sessions", opened, methods=["POST"]),
         Route("/api/sessions/{name}", shown),
-        Route("/api/sessions/{name}/positions/{moves:int}", position),
+        Route("/api/sessions/{name}/positions/{moves:number}", position),
         Route("/api/sessions/{name}/events", events),
         Route("/api/sessions/{name}/sgf", saved),
         command("play", MoveBody, lambda game, move: game.play(move.action, move.moves)),
@@ -286,7 +287,6 @@ def routes(sessions: Sessions) -> list[Route]:
         command("stop", Nothing, lambda game, _: game.stop()),
         command("resume", Nothing, lambda game, _: game.resume()),
         command("resign", Nothing, lambda game, _: game.resign()),
-        command("score", Nothing, lambda game, _: game.score()),
         command("close", Nothing, lambda game, _: game.close("it was closed from a page")),
     ]
 

@@ -1,6 +1,6 @@
 // Play: the form for a new game, and the page of a game, which follows the events of the server.
 
-import { announce, api, el, showError } from "./app.js";
+import { announce, api, el, showError, svg } from "./app.js";
 import { Board } from "./board.js";
 
 const COLOURS = { 1: "black", [-1]: "white" };
@@ -244,10 +244,9 @@ class GamePage {
   async command(name, body = {}) {
     this.parts.message.replaceChildren();
     try {
-      return await api(`${this.path}/${name}`, { method: "POST", body });
+      await api(`${this.path}/${name}`, { method: "POST", body });
     } catch (error) {
       this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, error.message));
-      return null;
     }
   }
 
@@ -503,10 +502,9 @@ class GamePage {
     await this.command("play", { action, moves: this.state.moves.length });
   }
 
-  async score() {
-    const answer = await this.command("score");
-    if (!answer) return;
-    const text = `Score now: ${answer.score}. ${answer.note}`;
+  score() {
+    const { score, game } = this.state;
+    const text = `Score now: ${score}.${game.name === "go" ? ` Komi ${game.komi}. All stones count as alive.` : ""}`;
     this.parts.message.replaceChildren(el("p", { class: "hint" }, text));
     announce(text);
   }
@@ -586,10 +584,8 @@ function winningLine({ moves, stones, game: { rows, columns, in_a_row: length } 
 function chanceGraph(chances) {
   const width = Math.max(1, chances.length - 1);
   const points = chances.map((chance, move) => (chance === null ? null : `${(100 * move) / width},${30 * (1 - chance)}`)).filter(Boolean);
-  const box = el("div");
-  box.innerHTML = '<svg viewBox="0 0 100 30" preserveAspectRatio="none" role="img"><path d="M0 15H100"/><polyline/></svg>';
-  const graph = box.firstChild;
-  graph.setAttribute("aria-label", "Black’s chance to win over the moves of the game");
-  graph.querySelector("polyline").setAttribute("points", points.join(" "));
-  return graph;
+  return svg("svg", { viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": "Black’s chance to win over the moves of the game" },
+    svg("path", { d: "M0 15H100" }),
+    svg("polyline", { points: points.join(" ") }),
+  );
 }
