@@ -97,31 +97,20 @@ def remove_chain(rules: Rules, position: Position, bits: np.ndarray, head: int) 
 
 
 @kernel
-def play(rules: Rules, position: Position, history: History, action: int) -> None:
-    """Plays a legal action; does nothing after the end. Writes into `position` and the next row of `history`."""
+def move(rules: Rules, position: Position, boards: np.ndarray, action: int, is_last: bool) -> np.uint64:
+    """Plays a legal action and returns the change of the hash. Writes into `position` and `boards` ([2, W])."""
     state = position.state
-    if state[ENDED]:
-        return
-    colour = state[TO_PLAY]
-    time = state[NUM_MOVES]
-    boards = history.boards
-    # The next row starts as a copy; `place_stone` flips the bits of the points that change.
-    for word in range(rules.num_words):
-        boards[time + 1, 0, word] = boards[time, 0, word]
-        boards[time + 1, 1, word] = boards[time, 1, word]
-    key = history.hashes[time]
+    change = np.uint64(0)
     if action == rules.num_points:
         state[NUM_PASSES] += 1
         if state[NUM_PASSES] == 2:
             state[ENDED] = END_PASSES
     else:
         state[NUM_PASSES] = 0
-        key ^= place_stone(rules, position, boards[time + 1], action, colour)
-    history.hashes[time + 1] = key
-    state[NUM_MOVES] = time + 1
-    state[TO_PLAY] = -colour
-    if time + 1 >= rules.max_moves and not state[ENDED]:
+        change = place_stone(rules, position, boards, action, state[TO_PLAY])
+    if is_last and not state[ENDED]:
         state[ENDED] = END_LENGTH
+    return change
 
 
 @kernel
@@ -166,10 +155,7 @@ def place_stone(rules: Rules, position: Position, boards: np.ndarray, point: int
 
 @kernel
 def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndarray) -> int:
-    """Number of legal actions. Writes into `mask` ([A] bool): all False after the end of the game."""
-    if position.state[ENDED]:
-        mask[:] = False
-        return 0
+    """Number of legal actions before the end of the game. Writes into `mask` ([A] bool)."""
     # The pass. It is always legal, although it repeats the position: Tromp-Taylor superko forbids only board plays.
     count = 1
     for point in range(rules.num_points):
