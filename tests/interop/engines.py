@@ -73,7 +73,7 @@ def transcript(data: bytes, session: Session | None = None, rules: Rules = GO5) 
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
-        serve_gtp(file, out, lambda interrupted: GtpServer(session or network_session(rules), rules, interrupted))
+        serve_gtp(session or network_session(rules), rules, file, out)
     return out.getvalue()
 
 
@@ -107,7 +107,7 @@ def main() -> None:
     session: Session = random_session(GO9)
     if kind == "network":
         session = network_session(GO9, network_9x9(), num_simulations=24)
-    serve_gtp(sys.stdin, sys.stdout, lambda interrupted: GtpServer(session, GO9, interrupted))
+    serve_gtp(session, GO9, sys.stdin, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ from zero.network.weights import load_network, weights_bytes
 from zero.players.networks import resolve_network
 from zero.record.lineages import ProjectRecord
 from zero.storage.files import read_manifest
+from zero.storage.layout import LEDGER_FILE
 from zero.storage.manifests import Champion
+from zero.storage.vcs import git
 
 SMALL = network_params()
 
@@ -99,6 +101,22 @@ def test_corrupt_weights_are_rejected(begun, tmp_path):
 def test_an_unknown_network_is_rejected(home, source, kind, message):
     with pytest.raises(kind, match=message):
         resolve_network(home, source)
+
+
+def test_a_lineage_without_a_readable_entry_is_rejected(tmp_path):
+    workspace = tmp_path / ".zero/workspaces/tiny"
+    (workspace / LEDGER_FILE).parent.mkdir(parents=True)
+    (workspace / LEDGER_FILE).write_text("{}\n")
+    git(tmp_path, "init", "--quiet")
+    git(workspace, "init", "--quiet", "--initial-branch", "lineage/tiny")
+    git(workspace, "add", LEDGER_FILE)
+    git(workspace, "commit", "--quiet", "--message", "a line that is no entry")
+    with pytest.raises(
+        LineageError, match="ledger of lineage tiny has no readable entry; `zero audit tiny` reports more"
+    ):
+        resolve_network(tmp_path, "tiny")
+    with pytest.raises(LineageError, match="unknown generation 'tiny/gen-0007'"):
+        resolve_network(tmp_path, "tiny/gen-0007")
 
 
 @pytest.mark.parametrize("file_format", ["leela-zero", "onnx"])

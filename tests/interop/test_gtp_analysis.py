@@ -21,7 +21,7 @@ def found(visits, values=None, root_value=0.2):
     for name, value in (values or {}).items():
         q_values[name_to_action(GO5, name)] = value
     prior = np.linspace(0.0, 2 / 26, 26, dtype=np.float32)
-    return SearchResult(counts, q_values, prior, np.ones(26, np.bool_), root_value, (), 10, 11, 0.1)
+    return SearchResult(counts, q_values, prior, np.ones(26, np.bool_), root_value, 10)
 
 
 def variation(action):

@@ -17,7 +17,7 @@ from tests.interop.test_gtp_analysis import as_lizzie
 from tests.search.evaluators import HashEvaluator
 from zero.errors import StorageError
 from zero.interop.gtp import GtpServer, serve_gtp
-from zero.interop.gtp_protocol import parse_command
+from zero.interop.gtp_protocol import Lines, parse_command
 
 ANSWER = re.compile(r"([=?])(\d*)(?: ([^\n]+(?:\n[^\n]+)*)|(?:\n[^\n]+)*)?\n\n")
 
@@ -59,7 +59,7 @@ def test_an_analysis_continues_until_a_line_comes(next_line):
     session.new_game(GO5)
     session.search(8, None)  # compiles the kernels
     with os.fdopen(source, "rb") as file:
-        thread = Thread(target=serve_gtp, args=(file, out, lambda interrupted: GtpServer(session, GO5, interrupted)))
+        thread = Thread(target=serve_gtp, args=(session, GO5, file, out))
         thread.start()
         os.write(target, b"lz-analyze interval 5\n")
         deadline = time.monotonic() + 60
@@ -115,13 +115,14 @@ def test_a_failed_analysis_is_reported_and_the_next_command_is_answered():
     assert text == "?1 the network is gone\n\n=2 zero\n\n"
 
 
-def test_an_analysis_that_fails_later_ends_its_answer(caplog):
+def test_an_analysis_that_fails_later_ends_its_answer(caplog, monkeypatch):
+    monkeypatch.setattr(Lines, "wait", lambda self, seconds: False)
     out = io.StringIO()
     session = network_session(GO5, Failing(lambda: out.getvalue().count("\n") == 2))
     with tempfile.TemporaryFile() as file:
         file.write(b"1 lz-analyze b 1\n2 name\n")
         file.seek(0)
-        serve_gtp(file, out, lambda _: GtpServer(session, GO5, lambda seconds: False))
+        serve_gtp(session, GO5, file, out)
     first, rest = out.getvalue().split("\n\n", 1)
     assert first.startswith("=1\ninfo move ") and rest == "=2 zero\n\n"
     assert "lz-analyze ended early: the network is gone" in caplog.text
@@ -135,7 +136,7 @@ def test_it_ends_if_no_one_reads_the_answers():
     source, target = os.pipe()
     os.write(target, b"name\n")
     with os.fdopen(source, "rb") as file:
-        serve_gtp(file, Closed(), lambda interrupted: GtpServer(random_session(), GO5, interrupted))
+        serve_gtp(random_session(), GO5, file, Closed())
     os.close(target)
 
 

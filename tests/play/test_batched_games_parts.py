@@ -97,7 +97,23 @@ def test_parts_share_batches_that_shrink_as_the_last_games_end(search_threads, h
     assert watched.shapes.index(8) > watched.shapes.index(largest)
 
 
-class DelayedEvaluator(HashEvaluator):
+class SubmittedEvaluator(HashEvaluator):
+    """Takes up to two batches, and evaluates them in its own thread."""
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self.pool = ThreadPoolExecutor(1)
+        self.work: deque[Future[None]] = deque()
+
+    def submit(self, planes, prior, value):
+        assert len(self.work) < MAX_SUBMITTED
+        self.work.append(self.pool.submit(self.evaluate, planes.copy(), prior, value))
+
+    def wait(self):
+        self.work.popleft().result()
+
+
+class DelayedEvaluator(SubmittedEvaluator):
     """Evaluates its first batches only after a search that started meanwhile has ended."""
 
     NUM_BATCHES = 10
@@ -142,22 +158,6 @@ def test_one_half_is_searched_while_the_other_is_evaluated(search_threads, monke
     found = play_shard(GO4, SELFPLAY, [evaluator], NUM_GAMES, search_threads=search_threads, half_batches=True)
     assert evaluator.num_overlaps == DelayedEvaluator.NUM_BATCHES
     assert same_games(found.games, play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES).games)
-
-
-class SubmittedEvaluator(HashEvaluator):
-    """Takes up to two batches, and evaluates them in its own thread."""
-
-    def __init__(self, *arguments) -> None:
-        super().__init__(*arguments)
-        self.pool = ThreadPoolExecutor(1)
-        self.work: deque[Future[None]] = deque()
-
-    def submit(self, planes, prior, value):
-        assert len(self.work) < MAX_SUBMITTED
-        self.work.append(self.pool.submit(self.evaluate, planes.copy(), prior, value))
-
-    def wait(self):
-        self.work.popleft().result()
 
 
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])

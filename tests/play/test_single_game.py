@@ -31,6 +31,11 @@ def play_game(one: SingleGamePlayer) -> list[int]:
     return list(one.actions)
 
 
+def num_nodes(one: SingleGamePlayer) -> int:
+    """Number of nodes of its tree."""
+    return int(one._trees.num_nodes[0])
+
+
 @pytest.mark.parametrize("max_nodes", [32, 40, 400])
 @pytest.mark.parametrize("num_leaves", [1, 5])
 @pytest.mark.parametrize("name", RULES)
@@ -51,7 +56,7 @@ def test_its_game_equals_the_game_of_the_twin(name, num_leaves, max_nodes):
         visits = {action: edge.visits for action, edge in slow.root.edges.items() if edge.visits}
         assert {int(a): int(result.visit_counts[a]) for a in np.flatnonzero(result.visit_counts)} == visits
         assert result.root_value == slow.root_value()
-        assert result.num_nodes == len(slow.root.below())
+        assert num_nodes(one) == len(slow.root.below())
         action = slow.most_visited()
         assert one.choose() == action
         one.play(action)
@@ -80,10 +85,9 @@ def test_a_result_describes_the_tree():
     one = player(num_simulations=100)
     result = one.search()
     assert result.visit_counts.sum() == result.num_simulations == 100
-    assert result.num_nodes <= 101
+    assert num_nodes(one) <= 101
     assert result.prior.sum() == pytest.approx(1.0)
-    assert result.seconds > 0
-    assert result.ranking()[0] == result.visit_counts.argmax() == one.choose() == result.principal_variation[0]
+    assert result.ranking()[0] == result.visit_counts.argmax() == one.choose()
     assert sorted(result.ranking()) == list(range(26))
     visits = result.visit_counts > 0
     assert (result.q_values[~visits] == 0).all()
@@ -94,8 +98,9 @@ def test_a_result_describes_the_tree():
 
 def test_the_principal_variation_is_legal():
     one = player(num_simulations=150)
-    line = one.search().principal_variation
-    assert len(line) > 3
+    best = one.search().visit_counts.argmax()
+    line = one.principal_variation(int(best))
+    assert line[0] == best and len(line) > 3
     game = KernelGame(GO5)
     for action in line:
         game.play(action)
@@ -125,7 +130,7 @@ def test_searches_of_one_position_add_up_until_the_tree_is_full():
     assert [result.num_simulations for result in counts[:2]] == [30, 30]
     assert counts[2].num_simulations < 30
     assert counts[3].num_simulations == 0
-    assert counts[3].num_nodes == 70
+    assert num_nodes(one) == 70
     assert counts[3].visit_counts.sum() == sum(result.num_simulations for result in counts)
 
 
@@ -144,9 +149,10 @@ def test_a_time_limit_ends_the_search():
 
     player().search(8)  # compiles the kernels first
     one = player(evaluator=SlowEvaluator(), num_simulations=100_000, max_nodes=100_002)
+    begun = time.perf_counter()
     result = one.search(seconds=0.1)
+    assert 0.1 <= time.perf_counter() - begun < 5
     assert 0 < result.num_simulations <= 8 * 5
-    assert 0.1 <= result.seconds < 5
     assert result.visit_counts.sum() == result.num_simulations
     limited = player(evaluator=SlowEvaluator(), num_simulations=150)
     assert limited.search(seconds=0.001).num_simulations == 0  # the root was evaluated, and the time was up
@@ -158,11 +164,12 @@ def test_a_gumbel_search_halves_its_actions_and_reports_its_choice(num_leaves):
     one = player(num_simulations=64, considered_actions=4, num_leaves=num_leaves)
     result = one.search()
     assert sorted(result.visit_counts[result.visit_counts > 0]) == [8, 8, 24, 24]
-    assert result.choice == one.choose() == result.ranking()[0] == result.principal_variation[0]
+    assert result.choice == one.choose() == result.ranking()[0]
     best = np.flatnonzero(result.visit_counts == 24)
     assert result.choice in best
     assert result.best_value == result.q_values[result.choice] > result.root_value
-    assert one.principal_variation(result.choice) == result.principal_variation
+    line = one.principal_variation(result.choice)
+    assert line[0] == result.choice and len(line) > 1
 
 
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
@@ -229,7 +236,7 @@ def test_without_simulations_it_plays_the_best_legal_prior():
         result = one.search()
         assert result.visit_counts.sum() == 0
         assert one.choose() == result.prior.argmax()
-        assert result.principal_variation == ()
+        assert one.principal_variation(one.choose()) == (one.choose(),)
         assert (result.prior[~result.legal_mask] == 0).all()
         one.play(one.choose())
     assert evaluator.num_rows == 10

@@ -37,13 +37,15 @@ def command(fault: str = "none", at: int = AT, log: Path | None = None) -> list[
 
 
 @pytest.fixture
-def opened() -> Iterator[Opener]:
+def opened(monkeypatch) -> Iterator[Opener]:
     """Makes players of the test's engine and closes them at the end; checks that no process is left."""
+    monkeypatch.setattr("zero.players.gtp.ANSWER_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})  # two engines search at once on any machine
     before = set(psutil.Process().children(recursive=True))
     players: list[GtpPlayer] = []
 
-    def make(fault: str = "none", seconds: float = LONG_SECONDS, at: int = AT, log: Path | None = None) -> GtpPlayer:
-        players.append(gtp_program(command(fault, at, log), RULES, move_seconds=seconds, num_processes=2))
+    def make(fault: str = "none", at: int = AT, log: Path | None = None) -> GtpPlayer:
+        players.append(gtp_program(command(fault, at, log), RULES))
         return players[-1]
 
     yield make
@@ -294,9 +296,10 @@ def test_an_engine_accepts_requests_after_a_failure():
         (["cat"], "`cat` does not speak GTP: cat did not answer `protocol_version` within 6 s; output: '1 proto"),
     ],
 )
-def test_a_program_that_is_not_an_engine_is_rejected(command_line, message):
+def test_a_program_that_is_not_an_engine_is_rejected(command_line, message, monkeypatch):
+    monkeypatch.setattr("zero.players.gtp.ANSWER_SECONDS", SHORT_SECONDS)
     with pytest.raises(OpponentError, match=message):
-        gtp_program(command_line, RULES, move_seconds=SHORT_SECONDS)
+        gtp_program(command_line, RULES)
 
 
 def test_a_file_that_cannot_be_executed_is_rejected(tmp_path):

@@ -362,7 +362,7 @@ def gtp(
 ) -> None:
     """Serves the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; see docs/play.md."""
     from zero.evaluation.player_choice import choose_player
-    from zero.interop.gtp import GtpServer, serve_gtp
+    from zero.interop.gtp import serve_gtp
     from zero.players.build import open_session
     from zero.players.spec import parse_player
 
@@ -370,4 +370,4 @@ def gtp(
     spec = choose_player(home, parse_player(player), "gtp", note)
     session, rules = open_session(home, spec, size, komi, seed, NUM_LEAVES, seconds)
     with closing(session):
-        serve_gtp(sys.stdin, sys.stdout, lambda interrupted: GtpServer(session, rules, interrupted))
+        serve_gtp(session, rules, sys.stdin, sys.stdout)

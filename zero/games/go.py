@@ -97,31 +97,20 @@ def remove_chain(rules: Rules, position: Position, bits: np.ndarray, head: int) 
 
 
 @kernel
-def play(rules: Rules, position: Position, history: History, action: int) -> None:
-    """Plays a legal action; does nothing after the end. Writes into `position` and the next row of `history`."""
+def move(rules: Rules, position: Position, boards: np.ndarray, action: int, is_last: bool) -> np.uint64:
+    """Plays a legal action and returns the change of the hash. Writes into `position` and `boards` ([2, W])."""
     state = position.state
-    if state[ENDED]:
-        return
-    colour = state[TO_PLAY]
-    time = state[NUM_MOVES]
-    boards = history.boards
-    # The next row starts as a copy; `place_stone` flips the bits of the points that change.
-    for word in range(rules.num_words):
-        boards[time + 1, 0, word] = boards[time, 0, word]
-        boards[time + 1, 1, word] = boards[time, 1, word]
-    key = history.hashes[time]
+    change = np.uint64(0)
     if action == rules.num_points:
         state[NUM_PASSES] += 1
         if state[NUM_PASSES] == 2:
             state[ENDED] = END_PASSES
     else:
         state[NUM_PASSES] = 0
-        key ^= place_stone(rules, position, boards[time + 1], action, colour)
-    history.hashes[time + 1] = key
-    state[NUM_MOVES] = time + 1
-    state[TO_PLAY] = -colour
-    if time + 1 >= rules.max_moves and not state[ENDED]:
+        change = place_stone(rules, position, boards, action, state[TO_PLAY])
+    if is_last and not state[ENDED]:
         state[ENDED] = END_LENGTH
+    return change
 
 
 @kernel
@@ -166,10 +155,7 @@ def place_stone(rules: Rules, position: Position, boards: np.ndarray, point: int
 
 @kernel
 def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndarray) -> int:
-    """Number of legal actions. Writes into `mask` ([A] bool): all False after the end of the game."""
-    if position.state[ENDED]:
-        mask[:] = False
-        return 0
+    """Number of legal actions before the end of the game. Writes into `mask` ([A] bool)."""
     # The pass. It is always legal, although it repeats the position: Tromp-Taylor superko forbids only board plays.
     count = 1
     for point in range(rules.num_points):
@@ -201,45 +187,31 @@ def is_legal_point(rules: Rules, position: Position, history: History, point: in
     # comparison with all past positions for most moves. A suicide removes its own stone, so any position can come back.
     if has_liberty or captures:
         removed = REMOVED_BLACK if colour == BLACK else REMOVED_WHITE
-        return not (position.removed[point] & removed) or not repeats_position(
-            rules, position, history, point, captures
-        )
-    return rules.allow_suicide and not repeats_by_suicide(rules, position, history, point)
+        return not (position.removed[point] & removed) or not repeats_position(rules, position, history, point, False)
+    return rules.allow_suicide and not repeats_position(rules, position, history, point, True)
 
 
 @kernel
-def repeats_position(rules: Rules, position: Position, history: History, point: int, captures: bool) -> bool:
-    """True if a stone on `point` (not a suicide) repeats a past position: positional superko."""
+def repeats_position(rules: Rules, position: Position, history: History, point: int, suicide: bool) -> bool:
+    """True if a stone on `point`, a suicide or not, repeats a past position: positional superko."""
     colour = position.state[TO_PLAY]
     time = position.state[NUM_MOVES]
     # The hash after the move, from the keys that it would add and remove: the move is not played.
-    key = history.hashes[time] ^ rules.zobrist[side(colour), point]
-    if captures:
-        for i in range(4):
-            neighbour = rules.neighbours[point, i]
-            if position.board[neighbour] == -colour:
-                head = position.head[neighbour]
-                # A chain on two sides of the point is captured once.
-                if in_atari(position, head) and not _is_repeated_chain(rules, position, point, i):
-                    key ^= position.chain_hash[head]
-    for past in range(time + 1):
-        if history.hashes[past] == key and _equals_past(rules, position, history, point, past):
-            return True
-    return False
-
-
-@kernel
-def repeats_by_suicide(rules: Rules, position: Position, history: History, point: int) -> bool:
-    """True if a suicide on `point` repeats a past position."""
-    colour = position.state[TO_PLAY]
-    time = position.state[NUM_MOVES]
     key = history.hashes[time]
+    if not suicide:
+        key ^= rules.zobrist[side(colour), point]
+    # The chains in atari next to the point disappear: the opponent's, or in a suicide the player's own. A suicide has
+    # no other own neighbours: a chain with one more liberty would save the stone.
+    gone = colour if suicide else -colour
     for i in range(4):
         neighbour = rules.neighbours[point, i]
-        if position.board[neighbour] == colour and not _is_repeated_chain(rules, position, point, i):
-            key ^= position.chain_hash[position.head[neighbour]]
+        if position.board[neighbour] == gone:
+            head = position.head[neighbour]
+            # A chain on two sides of the point is removed once.
+            if in_atari(position, head) and not _is_repeated_chain(rules, position, point, i):
+                key ^= position.chain_hash[head]
     for past in range(time + 1):
-        if history.hashes[past] == key and _equals_past(rules, position, history, point, past):
+        if history.hashes[past] == key and _equals_past(rules, position, history, point, past, suicide):
             return True
     return False
 
@@ -256,7 +228,7 @@ def _is_repeated_chain(rules: Rules, position: Position, point: int, index: int)
 
 
 @kernel
-def _equals_past(rules: Rules, position: Position, history: History, point: int, past: int) -> bool:
+def _equals_past(rules: Rules, position: Position, history: History, point: int, past: int, suicide: bool) -> bool:
     """True if the board after a stone on `point` equals row `past` of the history. Writes into the position's scratch.
 
     Compares all points, since different boards can have equal hashes.
@@ -264,24 +236,11 @@ def _equals_past(rules: Rules, position: Position, history: History, point: int,
     colour = position.state[TO_PLAY]
     removed = position.scratch[0]
     removed[:] = 0
-    captures = False
-    has_liberty = False
+    gone = colour if suicide else -colour  # as in `repeats_position`
     for i in range(4):
         neighbour = rules.neighbours[point, i]
-        content = position.board[neighbour]
-        if content == EMPTY:
-            has_liberty = True
-        elif content == colour:
-            has_liberty |= not in_atari(position, position.head[neighbour])
-        elif content == -colour and in_atari(position, position.head[neighbour]):
-            captures = True
+        if position.board[neighbour] == gone and in_atari(position, position.head[neighbour]):
             _mark_chain(position, position.head[neighbour], removed)
-    suicide = not has_liberty and not captures
-    if suicide:
-        for i in range(4):
-            neighbour = rules.neighbours[point, i]
-            if position.board[neighbour] == colour:
-                _mark_chain(position, position.head[neighbour], removed)
     for p in range(rules.num_points):
         after = EMPTY if removed[p] else position.board[p]
         if p == point and not suicide:

@@ -10,10 +10,8 @@ from zero.games.position import (
     END_FULL,
     END_LINE,
     ENDED,
-    NUM_MOVES,
     TO_PLAY,
     WINNER,
-    History,
     Position,
     Rules,
     flip_bit,
@@ -26,27 +24,18 @@ DOWN, RIGHT = (0, 1, 1, 1), (1, 1, -1, 0)
 
 
 @kernel
-def play(rules: Rules, position: Position, history: History, action: int) -> None:
-    """Plays a legal action; does nothing after the end. Writes into `position` and the next row of `history`."""
+def move(rules: Rules, position: Position, boards: np.ndarray, action: int, is_last: bool) -> np.uint64:
+    """Plays a legal action and returns the change of the hash. Writes into `position` and `boards` ([2, W])."""
     state = position.state
-    if state[ENDED]:
-        return
     colour = state[TO_PLAY]
-    time = state[NUM_MOVES]
-    boards = history.boards
-    for word in range(rules.num_words):
-        boards[time + 1, 0, word] = boards[time, 0, word]
-        boards[time + 1, 1, word] = boards[time, 1, word]
-    flip_bit(boards[time + 1, side(colour)], action)
-    history.hashes[time + 1] = history.hashes[time] ^ rules.zobrist[side(colour), action]
+    flip_bit(boards[side(colour)], action)
     position.board[action] = colour
-    state[NUM_MOVES] = time + 1
-    state[TO_PLAY] = -colour
     if makes_line(rules, position.board, action):
         state[ENDED] = END_LINE
         state[WINNER] = colour
-    elif time + 1 >= rules.max_moves:
+    elif is_last:
         state[ENDED] = END_FULL
+    return np.uint64(rules.zobrist[side(colour), action])
 
 
 @kernel
@@ -71,10 +60,7 @@ def makes_line(rules: Rules, board: np.ndarray, action: int) -> bool:
 
 @kernel
 def legal_mask(rules: Rules, position: Position, mask: np.ndarray) -> int:
-    """Number of legal actions. Writes into `mask` ([A] bool): all False after the end of the game."""
-    if position.state[ENDED]:
-        mask[:] = False
-        return 0
+    """Number of legal actions before the end of the game. Writes into `mask` ([A] bool)."""
     count = 0
     for point in range(rules.num_points):
         mask[point] = position.board[point] == EMPTY

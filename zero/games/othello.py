@@ -9,10 +9,8 @@ from zero.games.position import (
     EMPTY,
     END_BLOCKED,
     ENDED,
-    NUM_MOVES,
     TO_PLAY,
     WINNER,
-    History,
     Position,
     Rules,
     flip_bit,
@@ -57,18 +55,11 @@ def can_place(rules: Rules, board: np.ndarray, colour: int) -> bool:
 
 
 @kernel
-def play(rules: Rules, position: Position, history: History, action: int) -> None:
-    """Plays a legal action; does nothing after the end. Writes into `position` and the next row of `history`."""
+def move(rules: Rules, position: Position, boards: np.ndarray, action: int, is_last: bool) -> np.uint64:
+    """Plays a legal action and returns the change of the hash. Writes into `position` and `boards` ([2, W])."""
     state, board = position.state, position.board
-    if state[ENDED]:
-        return
     colour = state[TO_PLAY]
-    time = state[NUM_MOVES]
-    boards = history.boards[time + 1]
-    for word in range(rules.num_words):
-        boards[0, word] = history.boards[time, 0, word]
-        boards[1, word] = history.boards[time, 1, word]
-    key = history.hashes[time]
+    change = np.uint64(0)
     if action < rules.num_points:
         for direction in range(len(DOWN)):
             point = action
@@ -76,25 +67,20 @@ def play(rules: Rules, position: Position, history: History, action: int) -> Non
                 point += DOWN[direction] * rules.columns + RIGHT[direction]
                 board[point] = colour
                 for own in range(2):
-                    key ^= rules.zobrist[own, point]
+                    change ^= rules.zobrist[own, point]
                     flip_bit(boards[own], point)
         board[action] = colour
-        key ^= rules.zobrist[side(colour), action]
+        change ^= rules.zobrist[side(colour), action]
         flip_bit(boards[side(colour)], action)
-    history.hashes[time + 1] = key
-    state[NUM_MOVES] = time + 1
-    state[TO_PLAY] = -colour
-    if time + 1 >= rules.max_moves or not (can_place(rules, board, -colour) or can_place(rules, board, colour)):
+    if is_last or not (can_place(rules, board, -colour) or can_place(rules, board, colour)):
         state[ENDED] = END_BLOCKED
         state[WINNER] = np.sign(margin(rules, position))
+    return change
 
 
 @kernel
 def legal_mask(rules: Rules, position: Position, mask: np.ndarray) -> int:
-    """Number of legal actions. Writes into `mask` ([A] bool): all False after the end of the game."""
-    mask[:] = False
-    if position.state[ENDED]:
-        return 0
+    """Number of legal actions before the end of the game. Writes into `mask` ([A] bool)."""
     count = 0
     for point in range(rules.num_points):
         mask[point] = is_legal_point(rules, position.board, point, position.state[TO_PLAY])

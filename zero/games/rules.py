@@ -15,7 +15,9 @@ from zero.games.position import (
     ENDED,
     GO,
     GOMOKU,
+    NUM_MOVES,
     OTHELLO,
+    TO_PLAY,
     WHITE,
     WINNER,
     WORD_BITS,
@@ -90,17 +92,33 @@ def resized(rules: Rules, size: int) -> Rules | None:
 @kernel
 def play(rules: Rules, position: Position, history: History, action: int) -> None:
     """Plays a legal action; does nothing after the end of the game. Writes into `position` and `history`."""
+    state = position.state
+    if state[ENDED]:
+        return
+    time = state[NUM_MOVES]
+    boards = history.boards
+    # The next row starts as a copy; the game flips the bits of the points that change.
+    for word in range(rules.num_words):
+        boards[time + 1, 0, word] = boards[time, 0, word]
+        boards[time + 1, 1, word] = boards[time, 1, word]
+    is_last = time + 1 >= rules.max_moves
     if rules.game == GO:
-        go.play(rules, position, history, action)
+        change = go.move(rules, position, boards[time + 1], action, is_last)
     elif rules.game == GOMOKU:
-        gomoku.play(rules, position, history, action)
+        change = gomoku.move(rules, position, boards[time + 1], action, is_last)
     else:
-        othello.play(rules, position, history, action)
+        change = othello.move(rules, position, boards[time + 1], action, is_last)
+    history.hashes[time + 1] = history.hashes[time] ^ change
+    state[NUM_MOVES] = time + 1
+    state[TO_PLAY] = -state[TO_PLAY]
 
 
 @kernel
 def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndarray) -> int:
     """Number of legal actions. Writes into `mask` ([A] bool): all False after the end of the game."""
+    if position.state[ENDED]:
+        mask[:] = False
+        return 0
     if rules.game == GO:
         return go.legal_mask(rules, position, history, mask)
     if rules.game == GOMOKU:

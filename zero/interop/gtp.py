@@ -348,18 +348,18 @@ class GtpServer:
         return "\n".join(" ".join(action_to_name(self._game.rules, point) for point in chain) for chain in chains)
 
 
-def serve_gtp(commands: IO[Any], answers: TextIO, new_engine: Callable[[Callable[[float], bool]], GtpServer]) -> None:
+def serve_gtp(session: Session, rules: Rules, commands: IO[Any], answers: TextIO) -> None:
     """Answers commands until `quit`, until the input ends, or until no one reads the answers.
 
     Args:
+      session: the player.
+      rules: the game, board and komi at the start.
       commands: input; it is read from its file descriptor, so pass `sys.stdin` unread.
       answers: output.
-      new_engine: makes the engine. Its argument waits up to a number of seconds and returns True if the next line has
-        come.
     """
     lines = Lines(commands)
     try:
-        _serve(lines, answers, new_engine(lines.wait))
+        _serve(lines, answers, GtpServer(session, rules, lines.wait))
     except (BrokenPipeError, KeyboardInterrupt):
         return
 

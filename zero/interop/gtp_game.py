@@ -131,14 +131,10 @@ class Game:
             raise CommandError("cannot undo")
         self._set_moves(self.moves[:-1])
 
-    def actions(self, to_play: int | None = None) -> tuple[int, ...]:
+    def actions(self, to_play: int) -> tuple[int, ...]:
         """The game as alternating actions with `to_play` to move, for a search.
 
         In Go these games never end, because no two passes follow each other.
-
-        Args:
-          to_play: colour to move; None: in Go the colour that did not make the last move, else the colour whose turn
-            it is.
 
         Raises:
           CommandError: in other games than Go: the game is over, or it is the other colour's turn.
@@ -147,7 +143,7 @@ class Game:
             return alternating_actions(self.moves, self.rules.num_points, to_play)
         if self.board.is_over:
             raise CommandError("the game is over")
-        if to_play not in (None, self.board.to_play):
+        if to_play != self.board.to_play:
             raise CommandError("it is the other colour's turn")
         return self.board.actions
 

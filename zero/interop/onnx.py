@@ -25,7 +25,6 @@ from zero.network.weight_files import METADATA_KEY
 from zero.storage.files import canonical_line
 
 OPSET = 18  # native to PyTorch's exporter, which only converts to others
-NOISY = ("torch.onnx", "onnxscript", "onnx_ir")
 EXAMPLE_BATCH = 2  # the exporter would treat a batch of 1 as a constant
 
 
@@ -78,14 +77,10 @@ def onnx_model(network: AlphaZeroNetwork) -> bytes:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Hides the exporter's progress messages and a warning that PyTorch 2.13 raises about itself."""
-    loggers = [logging.getLogger(name) for name in NOISY]
-    levels = [logger.level for logger in loggers]
+    logging.disable(logging.WARNING)
     try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=r"`isinstance\(treespec, LeafSpec\)` is deprecated")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(logging.NOTSET)

@@ -250,7 +250,7 @@ class TerminalGame:
         if isinstance(session, NetworkSession):
             result = session.search(session.num_simulations, None)
             action = session.best_action()
-            line = drawing.variation_text(self._rules, result.principal_variation[1:])
+            line = drawing.variation_text(self._rules, session.principal_variation(result.ranking()[0])[1:])
             comment = f"; win chance {drawing.percent(result.best_value)}, {result.visit_counts.sum()} visits"
             comment += f", expects {line}" if line else ""
         else:

@@ -27,7 +27,7 @@ from zero.play.slots import (
     new_records,
     new_slots,
 )
-from zero.search.evaluator import AsyncEvaluator, Evaluator, ThreadedEvaluator
+from zero.search.evaluator import AsyncEvaluator, Evaluator
 from zero.storage.manifests import GameRecord
 
 SMALLEST_BATCH, SHAPES = 8, 8
@@ -174,9 +174,7 @@ def play_games(
     # Two parts per search thread with double buffering; a shard of very few games has fewer parts.
     per_half = -(-len(parts) // 2) if half_batches else len(parts)
     # Kernels release the GIL (`nogil`), so threads are enough.
-    with ThreadPoolExecutor(search_threads, "search") as pool, ThreadPoolExecutor(1, "evaluator") as thread:
-        if per_half < len(parts):
-            evaluators = [e if isinstance(e, AsyncEvaluator) else ThreadedEvaluator(e, thread) for e in evaluators]
+    with ThreadPoolExecutor(search_threads, "search") as pool:
         halves = [HalfBatch(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
         play_half_batches(halves, None if len(parts) == 1 else pool, progress, stop_after)
     if progress:

@@ -16,10 +16,7 @@ class SearchResult(NamedTuple):
     prior: np.ndarray  # [A] float32, the network's prior, normalised over the legal actions
     legal_mask: np.ndarray  # [A] bool
     root_value: float  # mean value of all simulations; without simulations the network's value
-    principal_variation: tuple[int, ...]  # best action, most visited reply, and so on; empty without visits
     num_simulations: int  # of this search; below the requested number if time ran out or the tree was full
-    num_nodes: int  # of the tree
-    seconds: float
     choice: int | None = None  # action that a Gumbel search selected
 
     def ranking(self) -> list[int]:
@@ -36,7 +33,7 @@ class SearchResult(NamedTuple):
         return float(self.q_values[best]) if self.visit_counts[best] else self.root_value
 
 
-def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float, choice: int | None = None) -> SearchResult:
+def read_tree(trees: Trees, tree: int, num_simulations: int, choice: int | None = None) -> SearchResult:
     """The result of a search without pending leaves; `choice` is the action that a Gumbel search selected."""
     num_actions = trees.action.shape[2]
     edges, visited = int(trees.num_edges[tree, 0]), int(trees.num_visited[tree, 0])
@@ -48,17 +45,13 @@ def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float, cho
     legal_mask[action[:edges]] = True
     counts[action[:visited]] = trees.visit_count[tree, 0, :visited]
     q_values[action[:visited]] = trees.value_sum[tree, 0, :visited] / trees.visit_count[tree, 0, :visited]
-    variation = _most_visited_line(trees, tree, 0) if choice is None else principal_variation(trees, tree, choice)
     return SearchResult(
         visit_counts=counts,
         q_values=q_values,
         prior=prior,
         legal_mask=legal_mask,
         root_value=float(root_value(trees, tree) if visited else trees.node_value[tree, 0]),
-        principal_variation=tuple(variation),
         num_simulations=num_simulations,
-        num_nodes=int(trees.num_nodes[tree]),
-        seconds=seconds,
         choice=choice,
     )
 

@@ -175,13 +175,13 @@ class SingleGamePlayer:
         # assumes.
         if settings.considered_actions and done == requested:
             choice = int(trees.action[TREE, 0, gumbel_choice(pending.roots, trees, TREE)])
-        result = read_tree(trees, TREE, done, time.perf_counter() - started, choice)
+        result = read_tree(trees, TREE, done, choice)
         self._result = result
         return result
 
     def result_so_far(self) -> SearchResult:
-        """The tree of the position, for `interrupted` in a running search; without the numbers of the search itself."""
-        return read_tree(self._trees, TREE, 0, 0.0)
+        """The tree of the position, for `interrupted` in a running search; without the number of its simulations."""
+        return read_tree(self._trees, TREE, 0)
 
     def choose(self) -> int:
         """The best action, see `SearchResult.ranking`; searches first if the position has no result yet."""

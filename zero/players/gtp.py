@@ -36,34 +36,25 @@ Settings = dict[str, str | int | float | bool]
 
 
 class Program(NamedTuple):
-    """How the engine of a game is started, and its limits."""
+    """How the engine of a game is started."""
 
     command: tuple[str, ...]  # SEED stands for the seed of the game
-    move_seconds: float  # time limit of each answer
     home: tempfile.TemporaryDirectory[str] | None = None  # home folder of the engines, removed with the player
 
 
-def gtp_program(
-    command: Sequence[str],
-    rules: Rules,
-    seed: int = 0,
-    move_seconds: float = ANSWER_SECONDS,
-    num_processes: int | None = None,
-) -> "GtpPlayer":
+def gtp_program(command: Sequence[str], rules: Rules, seed: int = 0) -> "GtpPlayer":
     """Any program that speaks GTP.
 
     Args:
       command: the program and its arguments; `{seed}` in them is replaced by the seed of the game.
       rules: Go on a square board.
       seed: seed from which the seeds of the games are derived.
-      move_seconds: time limit of each answer.
-      num_processes: number of engines that search at once; by default one for each core.
 
     Raises:
       OpponentError: there is no such program, it does not speak GTP, or it cannot play this game.
     """
-    program = Program(tuple(command), move_seconds)
-    return _new_player(program, shlex.join(command), rules, seed, ENGINE_NAME, file_digests(command), num_processes)
+    program = Program(tuple(command))
+    return _new_player(program, shlex.join(command), rules, seed, ENGINE_NAME, file_digests(command))
 
 
 def file_digests(command: Sequence[str]) -> Settings:
@@ -96,7 +87,7 @@ def gnugo(level: int, rules: Rules, seed: int = 0) -> "GtpPlayer":
     suicide = "--allow-all-suicide" if rules.allow_suicide else "--forbid-suicide"
     options = f"--mode gtp --chinese-rules --positional-superko --capture-all-dead {suicide}".split()
     command = ("gnugo", *options, "--level", str(level), "--seed", SEED)
-    program = Program(command, ANSWER_SECONDS)
+    program = Program(command)
     return _new_player(program, shlex.join(command), rules, seed, f"{ENGINE_NAME} level {level}", {"level": level})
 
 
@@ -116,7 +107,7 @@ def leelaz(weights: Path, num_playouts: int, rules: Rules, seed: int = 0) -> "Gt
     options = f"--gtp --cpu-only --threads 1 --playouts {num_playouts} --randomcnt 0 --resignpct 0 --noponder".split()
     command = ("leelaz", *options, "--timemanage", "off", "--seed", SEED, "--weights")
     home = tempfile.TemporaryDirectory(prefix="leelaz-")  # it reads and writes settings in its home folder
-    program = Program((*command, str(weights)), ANSWER_SECONDS, home)
+    program = Program((*command, str(weights)), home)
     shown = shlex.join([*command, weights.name])  # without the folder: the digest identifies the weights
     name = f"{ENGINE_NAME}, {num_playouts} playouts, weights {digest[:DIGEST_DIGITS]}"
     try:
@@ -126,15 +117,7 @@ def leelaz(weights: Path, num_playouts: int, rules: Rules, seed: int = 0) -> "Gt
         raise
 
 
-def _new_player(
-    program: Program,
-    shown: str,
-    rules: Rules,
-    seed: int,
-    name: str,
-    settings: Settings,
-    num_processes: int | None = None,
-) -> "GtpPlayer":
+def _new_player(program: Program, shown: str, rules: Rules, seed: int, name: str, settings: Settings) -> "GtpPlayer":
     """Starts the engine once, to learn its name and to check that it plays this game, and makes the player."""
     if rules.game != GO or rules.rows != rules.columns:
         raise OpponentError("GTP engines play Go on square boards only; choose another player for this game")
@@ -152,9 +135,9 @@ def _new_player(
             raise OpponentError(
                 f"{engine_name} cannot play on {rules.rows}x{rules.columns}: {error}; choose a size it supports"
             ) from None
-    settings = {"command": shown, "engine": engine_name, "move_seconds": program.move_seconds, **settings}
+    settings = {"command": shown, "engine": engine_name, "move_seconds": ANSWER_SECONDS, **settings}
     player_id = PlayerId(name=name.replace(ENGINE_NAME, engine_name), kind="gtp", settings=settings)
-    return GtpPlayer(player_id, program, rules, seed, num_processes or len(os.sched_getaffinity(0)))
+    return GtpPlayer(player_id, program, rules, seed)
 
 
 def start_engine(program: Program, seed: int) -> GtpEngine:
@@ -164,7 +147,7 @@ def start_engine(program: Program, seed: int) -> GtpEngine:
       OpponentError: there is no such program, or this machine cannot start another process.
     """
     command = [argument.replace(SEED, str(seed)) for argument in program.command]
-    return GtpEngine(command, {"HOME": program.home.name} if program.home else None, program.move_seconds)
+    return GtpEngine(command, {"HOME": program.home.name} if program.home else None, ANSWER_SECONDS)
 
 
 def set_up(engine: GtpEngine, rules: Rules) -> None:
@@ -184,14 +167,14 @@ def game_seed(seed: int, game: int) -> int:
 
 
 class GtpPlayer:
-    """Plays each game with an engine process of its own; `num_processes` of them search at once."""
+    """Plays each game with an engine process of its own; as many of them search at once as there are cores."""
 
-    def __init__(self, player_id: PlayerId, program: Program, rules: Rules, seed: int, num_processes: int) -> None:
+    def __init__(self, player_id: PlayerId, program: Program, rules: Rules, seed: int) -> None:
         self.id = player_id
         self._program, self._rules, self._seed = program, rules, seed
         self._games: dict[int, _Game] = {}
         # threads only wait for the engines, so their number limits how many engines search at once
-        self._threads = ThreadPoolExecutor(num_processes, thread_name_prefix="gtp")
+        self._threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="gtp")
         self._closing = threading.Lock()
 
     def begin(self, games: Sequence[int]) -> None:

@@ -230,6 +230,10 @@ def _champion(home: Path, lineage: str, tag: str = "") -> ResolvedNetwork:
 
     with ProjectRecord(home) as record:
         recorded = [each for each in record.generations(lineage) if each.entry and tag in ("", each.tag)]
+        if not recorded and not tag:
+            raise LineageError(
+                f"the ledger of lineage {lineage} has no readable entry; `zero audit {lineage}` reports more"
+            )
         if not recorded:
             raise LineageError(f"unknown generation {tag!r}; list them with `git tag --list '*/gen-*'`")
         found = recorded[-1]

@@ -107,17 +107,14 @@ def search(
 class RolloutPlayer:
     """Searches several games at once, one thread per game. Random numbers are keyed by game and move number."""
 
-    def __init__(
-        self, rules: Rules, num_playouts: int, games_at_once: int, seed: int, num_threads: int | None = None
-    ) -> None:
-        """Makes the trees.
+    def __init__(self, rules: Rules, num_playouts: int, games_at_once: int, seed: int) -> None:
+        """Makes the trees, one for each game or core, whichever are fewer.
 
         Args:
           rules: the game.
           num_playouts: random games for each move.
           games_at_once: maximum number of open games.
           seed: seed of all random games.
-          num_threads: concurrent searches, each with its own tree; None means one for each core.
 
         Raises:
           ParamsError: the trees do not fit in memory.
@@ -126,7 +123,7 @@ class RolloutPlayer:
         self.id = PlayerId(name=f"rollout MCTS, {num_playouts} playouts", kind="rollout", settings=settings)
         self._rules, self._num_playouts, self._seed = rules, num_playouts, seed
         self._boards: dict[int, Board] = {}
-        num_threads = max(1, min(num_threads or len(os.sched_getaffinity(0)), games_at_once))
+        num_threads = max(1, min(len(os.sched_getaffinity(0)), games_at_once))
         # kernels release the GIL, so threads suffice; each takes a workspace from the queue
         self._workspaces: queue.SimpleQueue[Workspace] = queue.SimpleQueue()
         try:

@@ -1,7 +1,5 @@
 """The interface between the search and a network: planes in, priors and values out. No torch here."""
 
-from collections import deque
-from concurrent.futures import Executor, Future
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -42,29 +40,6 @@ class AsyncEvaluator(Evaluator, Protocol):
     def wait(self) -> None:
         """Returns when the results of the oldest batch are in the arrays that `submit` got with it."""
         ...
-
-
-class ThreadedEvaluator:
-    """Makes an evaluator asynchronous: it evaluates in another thread."""
-
-    def __init__(self, evaluator: Evaluator, thread: Executor) -> None:
-        """Wraps an evaluator, which nothing else may use meanwhile; `thread` runs one call at a time."""
-        self._evaluator, self._thread = evaluator, thread
-        self._submitted: deque[Future[None]] = deque()
-
-    def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
-        """Evaluates a batch."""
-        assert not self._submitted, "`wait` was not called for the earlier batches"
-        self.submit(planes, prior, value)
-        self.wait()
-
-    def submit(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
-        """Starts the evaluation of a batch."""
-        self._submitted.append(self._thread.submit(self._evaluator.evaluate, planes.copy(), prior, value))
-
-    def wait(self) -> None:
-        """Waits for the oldest batch, and raises what its evaluation raised."""
-        self._submitted.popleft().result()
 
 
 class UniformEvaluator:
