@@ -594,7 +594,9 @@ def _first_violation(error: ValidationError) -> str:
     """The first violation as `name = value: cause; remedy`; unknown names come first, since they explain the rest."""
     violations = error.errors()
     violation = next((v for v in violations if v["type"] == "extra_forbidden"), violations[0])
-    path = [str(part) for part in violation["loc"] if part not in GAMES]
+    loc = violation["loc"]
+    # Without the tag that pydantic adds below `game`.
+    path = [str(part) for index, part in enumerate(loc) if not (index == 1 and loc[0] == "game" and part in GAMES)]
     name = ".".join(path) or "the file"
     if violation["type"] == "extra_forbidden":
         return f"unknown parameter {name}{did_you_mean(path[-1], _names_beside(violation['loc']))}"
