@@ -45,7 +45,10 @@ def changed(params: Params, changes: str) -> Params:
     for change in changes.split(",") if changes else ():
         name, _, text = change.partition("=")
         section, _, field = name.strip().partition(".")
-        value = yaml.safe_load(text)
+        try:
+            value = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError):  # the latter of values such as `2020-13-45`
+            raise ParamsError(f"{changes!r}: the value of {name.strip()} is not YAML; correct it") from None
         if name.strip() == RATE:
             field, value = "learning_rate", [{"from_step": 0, "learning_rate": value}]
         if field not in getattr(type(getattr(params, section, None)), "model_fields", ()):

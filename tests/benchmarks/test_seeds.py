@@ -260,6 +260,8 @@ def test_report_runs_nothing(tmp_path):
         (["--opponents", "random,go9"], "--opponents go9: the matches are played in a clone without your lineages"),
         (["--set", "network.num_chanels=6"], "unknown parameter"),
         (["--set", "network.num_chanels=6", "--set", "gating.num_games=2"], "unknown parameter"),
+        (["--set", "selfplay.num_games=["], "the value of selfplay.num_games is not YAML"),
+        (["--set", "selfplay.num_games=2020-13-45"], "the value of selfplay.num_games is not YAML"),
         (["--preset", "smoke", "--options", "", "--opponents", "gtp:no-such-program"], "no-such-program"),
     ],
 )
