@@ -34,9 +34,9 @@ from zero.config.params import GameParams, Params, ProfileParams
 from zero.config.settings import STATE_FOLDER
 from zero.data.dataset.columns import columns_of
 from zero.data.dataset.game import GameReader
-from zero.data.dataset.manifest import ImportedGame, RawGame
+from zero.data.dataset.manifest import Dataset, ImportedGame, RawGame
 from zero.data.dataset.options import ANY, parse_options
-from zero.data.dataset.reader import files_of, parts_of, read_dataset
+from zero.data.dataset.reader import files_of, read_part
 from zero.data.dataset.result import SCORE
 from zero.data.dataset.sources import Found, games_of_file
 from zero.data.records import GameColumns, read_records
@@ -51,7 +51,7 @@ from zero.progress import Progress
 from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
-from zero.storage.files import canonical_json, sha256_bytes, sha256_file, write_atomic
+from zero.storage.files import canonical_json, read_manifest, sha256_bytes, sha256_file, write_atomic
 from zero.storage.layout import GAMES_DIR
 from zero.storage.manifests import MANIFEST_FILE, GameSet, Manifest, Sha256
 from zero.tracking.backfill import track_summary
@@ -346,12 +346,15 @@ def test_positions(folder: Path, game: GameParams) -> Positions:
       ParamsError: it is of another game.
       StorageError: it is corrupt, or has no games for the test.
     """
-    dataset, rules = read_dataset(folder), rules_of(game)
+    dataset, rules = read_manifest(folder, Dataset), rules_of(game)
     if dataset.game != game:
         raise ParamsError(f"{folder} has games of {dataset.game}, but the lineage plays {game}; name another dataset")
-    shares = _shares(NUM_TEST_POSITIONS, [file.num_positions for file in files_of(folder, dataset, TEST)])
-    parts = zip(parts_of(folder, dataset, TEST), shares, strict=True)
-    return _joined(sample_positions(rules, games, share) for games, share in parts)
+    files = files_of(folder, dataset, TEST)
+    shares = _shares(NUM_TEST_POSITIONS, [file.num_positions for file in files])
+    return _joined(
+        sample_positions(rules, read_part(folder, dataset, file), share)
+        for file, share in zip(files, shares, strict=True)
+    )
 
 
 def evaluation_dir(home: Path, lineage: str) -> Path:

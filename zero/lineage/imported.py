@@ -64,17 +64,17 @@ def write_first_window(workspace: Path, params: Params, origin: Origin, progress
     """
     rows: list[WindowShard] = []
     if params.dataset:
-        from zero.data.dataset.reader import files_of, read_dataset, read_part
-        from zero.games.rules import rules_of
+        from zero.data.dataset.manifest import Dataset
+        from zero.data.dataset.reader import files_of, read_part
 
         folder = workspace / params.dataset
         origin = origin.model_copy(update={"inputs": {DATASET: sha256_file(folder / MANIFEST_FILE)}})
-        dataset = read_dataset(folder)
+        dataset = read_manifest(folder, Dataset)
         files = files_of(folder, dataset, "train")
         done, total = 0, sum(file.num_games for file in files)
         for file in files:
             # Checks the hash and the games; training reads the window without replaying them.
-            read_part(folder, file, rules_of(dataset.game), dataset.options.opening_moves)
+            read_part(folder, dataset, file)
             link_or_copy(folder / file.games.path, workspace / OLD_WINDOW_DIR / file.games.path)
             rows.append(
                 WindowShard(shard=_shard(file.games, file.first_game, file.num_games, file.num_positions), skip_games=0)
