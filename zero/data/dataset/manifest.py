@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from zero.config.params import GameParams
-from zero.storage.manifests import FileRef, Manifest
+from zero.storage.manifests import FileRef, GamesFile, Manifest
 
 SplitName = Literal["train", "validation", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
@@ -39,19 +39,14 @@ class ImportOptions(Manifest):
     """Moves at the start of each game that were drawn at random; they have no policy target."""
 
 
-class DatasetFile(Manifest):
-    """A part of a split: one Parquet file of games and one of their origins."""
+class DatasetFile(GamesFile):
+    """A part of a split: one Parquet file of games, numbered from 0 in the split, and one of their origins."""
 
     split: SplitName
     games: FileRef
     """Parquet in the columns of `zero.data.records`."""
     origins: FileRef
     """Parquet with one row per game of `games`, in the same order: where it comes from, and its header."""
-    first_game: int
-    """Index of its first game in the split, from 0."""
-    num_games: int
-    num_positions: int
-    """Number of moves in all of its games."""
 
 
 class SplitSize(Manifest):

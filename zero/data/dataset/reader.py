@@ -5,7 +5,7 @@ from pathlib import Path
 from zero.data.dataset.columns import dataset_violations
 from zero.data.dataset.manifest import Dataset, DatasetFile, SplitName
 from zero.data.records import GameColumns, Limits, read_records
-from zero.data.window import size_mismatch
+from zero.data.window import shard_mismatch
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.storage.files import checked_bytes
@@ -33,7 +33,7 @@ def read_part(folder: Path, dataset: Dataset, file: DatasetFile) -> GameColumns:
     num_values = file.num_positions + file.num_games
     limits = Limits(file.num_games, num_values, num_values)
     columns = read_records(checked_bytes(file.games, folder), str(path), limits)
-    if mismatch := size_mismatch(columns, file.num_games, file.num_positions, file.first_game, rules):
+    if mismatch := shard_mismatch(columns, file, rules):
         raise StorageError(f"{path}: {mismatch}; get it again with `dvc checkout --force`")
     # Illegal moves would break the board, and a kernel that replays them might never return.
     if violations := dataset_violations(columns, rules, dataset.options.opening_moves):
