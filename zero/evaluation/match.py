@@ -45,7 +45,7 @@ from zero.storage.files import (
 )
 from zero.storage.manifests import Colours, Manifest, MatchResult
 from zero.tracking import open_client
-from zero.tracking.pages import MetricPoint, Page
+from zero.tracking.pages import MetricPoint, Page, result_numbers
 
 SPEC_FILE, RESULT_FILE, SGF_FILE = "match.json", "result.json", "games.sgf"
 MATCH_GAMES_DIR = "games"
@@ -377,19 +377,8 @@ def _match_page(folder: Path) -> Page:
 
 def _match_metrics(table: MatchTable) -> dict[str, float]:
     result = table.result
-    low, high = match_interval(result)
-    metrics: dict[str, float] = {
-        "score": result.score,
-        "score_low": low,
-        "score_high": high,
-        "wins": result.wins,
-        "losses": result.losses,
-        "draws": result.draws,
-        "unique_games": result.unique_games,
-        "mean_length": result.mean_length,
-        "forfeits_first": table.forfeits[0],
-        "forfeits_second": table.forfeits[1],
-    }
+    forfeits = {"forfeits_first": table.forfeits[0], "forfeits_second": table.forfeits[1]}
+    metrics = result_numbers(result) | forfeits
     if table.mean_margin is not None:
         metrics["mean_margin"] = table.mean_margin
     for name, colours in (("as_black", result.as_black), ("as_white", result.as_white)):
