@@ -541,8 +541,8 @@ def overlap_of(text: str) -> bool:
 def section_of(text: str, name: str) -> dict[str, Any]:
     """A section of a parameters file as written; empty if the text has none, or is not a parameters file."""
     try:
-        tree = yaml.load(text, ParamsLoader)
-    except (yaml.YAMLError, TypeError, ValueError):  # the last two of values such as `2020-13-45`
+        tree = _tree(text, "")
+    except ParamsError:
         return {}
     section = tree.get(name) if isinstance(tree, dict) else None
     return section if isinstance(section, dict) else {}

@@ -24,9 +24,9 @@ from pydantic import Field, ValidationError
 
 from zero.config.params import GameParams
 from zero.config.settings import STATE_FOLDER
-from zero.data.sgf import WITHOUT_SCORE, SgfHead, moves_to_sgf, write_collection
+from zero.data.sgf import FORFEIT, WITHOUT_SCORE, SgfHead, moves_to_sgf, write_collection
 from zero.errors import ParamsError, StorageError
-from zero.evaluation.referee import FORFEIT, MatchGame, Referee, max_opening_moves
+from zero.evaluation.referee import MatchGame, Referee, max_opening_moves
 from zero.games.rules import TRAITS, rules_of
 from zero.players.build import ResolvedPlayer, common_game, identify, make_player, resolve_player
 from zero.players.player import Player, PlayerId

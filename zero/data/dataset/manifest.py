@@ -1,18 +1,16 @@
 """The manifest of a dataset of imported games, and the options of an import. See docs/import.md for the format."""
 
 from operator import not_
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from zero.config.params import GameParams
+from zero.config.params import Fraction, GameParams
 from zero.storage.manifests import FileRef, GamesFile, Manifest
 
 SplitName = Literal["train", "validation", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
 REJECTED_FILE, DUPLICATES_FILE = "rejected.jsonl", "duplicates.jsonl"
-
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class SplitFractions(Manifest):
