@@ -55,10 +55,5 @@ def main(
         raise typer.Exit(1)
 
 
-def run() -> None:
-    """Runs the command."""
-    run_command(main, "benchmarks")
-
-
 if __name__ == "__main__":
-    run()
+    run_command(main, "benchmarks")

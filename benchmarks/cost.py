@@ -226,10 +226,5 @@ def main(
     typer.echo(table(presets, GPU._replace(selfplay_flops=evaluations * NETWORK_FLOPS)))
 
 
-def run() -> None:
-    """Runs the command."""
-    run_command(main, "cost")
-
-
 if __name__ == "__main__":
-    run()
+    run_command(main, "cost")

@@ -16,8 +16,9 @@ import numpy as np
 import typer
 
 from benchmarks.harness import ONE_THREAD, Work, measure
-from benchmarks.results import FAILED, Results, Row, Side, Spread, describe_machine, markdown, results_text
+from benchmarks.results import FAILED, Results, Row, Side, Spread, describe_machine, markdown, results_text, run_command
 from benchmarks.selfplay import PREPARING_SECONDS, selfplay_with
+from benchmarks.setting import ON_CPU, numbers_of
 from zero.config.params import Params
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
@@ -26,8 +27,6 @@ from zero.progress import progress_of
 from zero.search.evaluator import MAX_SUBMITTED
 from zero.storage.files import write_manifest
 
-ON_CPU = {"device": "cpu", "backend": "torch", "precision": "fp32", "isa": "native", "selfplay_threads": 1}
-"""Profile of the children: nothing in them computes a network."""
 PREDICTED_CORES = (4, 8, 16)
 MICRO = 1e-6
 POLICY_SCALE = 2.0
@@ -141,12 +140,8 @@ def main(
     buffering. A setting that needs more cores than the machine has is not measured. Exit status 1 if a setting fails.
     """
     latency = {"fixed_us": fixed_us, "position_us": position_us}
-    try:
-        counts = [[int(part) for part in text.split(",")] for text in (processes, threads, games)]
-        settings = [each for each in itertools.product(*counts) if min(each[:2]) == 1]
-    except ValueError as error:
-        typer.echo(f"feeding: {error}; give whole numbers separated by commas, such as 1,2", err=True)
-        raise typer.Exit(1) from None
+    counts = [numbers_of(text) for text in (processes, threads, games)]
+    settings = [each for each in itertools.product(*counts) if min(each[:2]) == 1]
     machine = describe_machine()
     os.environ.update(ONE_THREAD)
     measured: list[Row] = []
@@ -165,4 +160,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main, "feeding")

@@ -25,7 +25,7 @@ from benchmarks.gpu_work import Memory, Profile, memory, network_flops, profile,
 from benchmarks.harness import measure
 from benchmarks.results import PROJECT_DIR, Side, Spread, describe_machine, markdown, number, rows_named, run_command
 from benchmarks.seeds import read_experiment
-from benchmarks.setting import changed, params_of
+from benchmarks.setting import ON_CPU, changed, params_of
 from zero.config.params import Params
 from zero.config.settings import STATE_FOLDER
 from zero.errors import StorageError, WorkerError, ZeroError
@@ -36,8 +36,6 @@ from zero.storage.manifests import Manifest
 JSON_FILE, MARKDOWN_FILE = "report.json", "report.md"
 PRESET, FAKE_PRESET = "go9-gpu", "smoke"
 FAKE = Device(name="fake device (the CPU)")
-ON_CPU = {"device": "cpu", "backend": "torch", "precision": "fp32", "isa": "native", "selfplay_threads": 1}
-"""Profile of the fake device."""
 SMALL_SHARDS = "selfplay.num_games=512,selfplay.games_per_shard=256,selfplay.num_slots=256"
 """Changed parameters of the determinism check: two shards."""
 FEW_GAMES = "selfplay.num_games=256,selfplay.num_simulations=16,selfplay.fast_simulations=1"
@@ -331,10 +329,5 @@ def _digits(value: float) -> str:
     return number(Spread(median=value, low=value, high=value))
 
 
-def run() -> None:
-    """Runs the command."""
-    run_command(main, "gpu")
-
-
 if __name__ == "__main__":
-    run()
+    run_command(main, "gpu")

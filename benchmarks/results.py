@@ -216,6 +216,6 @@ def run_command(main: Callable[..., None], name: str) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         typer.run(main)
-    except ZeroError as error:
+    except (ZeroError, OSError) as error:
         typer.echo(f"{name}: {error}", err=True)
         sys.exit(1)

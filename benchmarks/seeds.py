@@ -26,7 +26,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from benchmarks.results import PROJECT_DIR, describe_machine
+from benchmarks.results import PROJECT_DIR, describe_machine, run_command
 from benchmarks.seed_report import (
     GOAL,
     RESULTS_FILE,
@@ -39,7 +39,7 @@ from benchmarks.seed_report import (
     seeds_table,
     write_curve,
 )
-from benchmarks.setting import WIDE, changed
+from benchmarks.setting import WIDE, changed, numbers_of
 from flows.commands import run_dvc_stage, run_zero
 from zero.config.auto import check_profile
 from zero.config.params import PARAMS_FILE, params_text, parse_params, preset_text, presets
@@ -341,18 +341,6 @@ def open_experiment(folder: Path, wanted: SeedExperiment) -> None:
             building.rename(folder / PROJECT_CLONE)
 
 
-def numbers_of(text: str) -> tuple[int, ...]:
-    """Different whole numbers from a list separated by commas.
-
-    Raises:
-      ParamsError: the text has another format.
-    """
-    try:
-        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError:
-        raise ParamsError(f"--seeds {text!r}: give whole numbers separated by commas, such as 11,12,13") from None
-
-
 def main(
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "11,12,13",
     preset: Annotated[str, typer.Option(help=f"Preset of all seeds: {', '.join(presets())}.")] = "go9-laptop",
@@ -393,27 +381,23 @@ def main(
         probe_games=probe_games,
         confirmation_games=confirmation_games,
     )
-    try:
-        if not report:
-            wanted, limits = numbers_of(seeds), SeedLimits(generations, hours, final_match)
-            experiment = new_experiment(preset, ",".join(change or []), strength)
-            busy = f"another process runs the experiment in {where}; wait for it, or give another --folder"
-            for name in HIDDEN.split():
-                os.environ.pop(name, None)
-            with locked(where, busy):
-                open_experiment(where, experiment)
-                typer.echo(f"output of the commands: {where / LOGS_DIR}", err=True)
-                for seed in wanted:
-                    SeedRun(where, seed).run(limits)
-                    write_curve(where, read_experiment(where))
-        experiment = read_experiment(where)
-        write_curve(where, experiment)
-    except (ZeroError, OSError) as error:
-        typer.echo(f"seeds: {error}", err=True)
-        raise typer.Exit(1) from None
+    if not report:
+        wanted, limits = numbers_of(seeds), SeedLimits(generations, hours, final_match)
+        experiment = new_experiment(preset, ",".join(change or []), strength)
+        busy = f"another process runs the experiment in {where}; wait for it, or give another --folder"
+        for name in HIDDEN.split():
+            os.environ.pop(name, None)
+        with locked(where, busy):
+            open_experiment(where, experiment)
+            typer.echo(f"output of the commands: {where / LOGS_DIR}", err=True)
+            for seed in wanted:
+                SeedRun(where, seed).run(limits)
+                write_curve(where, read_experiment(where))
+    experiment = read_experiment(where)
+    write_curve(where, experiment)
     Console(width=None if sys.stdout.isatty() else WIDE).print(seeds_table(experiment))
     raise typer.Exit(any(seed.status == "failed" for seed in experiment.seeds))
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main, "seeds")

@@ -17,6 +17,8 @@ from zero.storage.files import sha256_bytes
 
 WIDE = 160
 """Columns of a table that is written to a file."""
+ON_CPU = {"device": "cpu", "backend": "torch", "precision": "fp32", "isa": "native", "selfplay_threads": 1}
+"""Profile of work that does not depend on the speed of the networks."""
 RATE = "training.rate"
 """Short form of a schedule with one learning rate."""
 
@@ -45,7 +47,10 @@ def changed(params: Params, changes: str) -> Params:
     for change in changes.split(",") if changes else ():
         name, _, text = change.partition("=")
         section, _, field = name.strip().partition(".")
-        value = yaml.safe_load(text)
+        try:
+            value = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError):  # the latter of values such as `2020-13-45`
+            raise ParamsError(f"{changes!r}: the value of {name.strip()} is not YAML; correct it") from None
         if name.strip() == RATE:
             field, value = "learning_rate", [{"from_step": 0, "learning_rate": value}]
         if field not in getattr(type(getattr(params, section, None)), "model_fields", ()):
@@ -55,6 +60,18 @@ def changed(params: Params, changes: str) -> Params:
         return Params.model_validate(tree)
     except ValidationError as error:
         raise ParamsError(f"{changes!r}: {error.errors()[0]['msg']}") from None
+
+
+def numbers_of(text: str) -> tuple[int, ...]:
+    """Different whole numbers from a list separated by commas.
+
+    Raises:
+      ParamsError: the text has another format.
+    """
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise ParamsError(f"{text!r}: give whole numbers separated by commas, such as 1,2") from None
 
 
 def selfplay_settings(params: Params) -> PlaySettings:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.__main__ import run
+from benchmarks import __main__ as program
 from benchmarks.results import (
     PROJECT_DIR,
     Results,
@@ -17,12 +17,12 @@ from benchmarks.results import (
     read_results,
     results_text,
     rows_named,
+    run_command,
 )
-from benchmarks.setting import params_of
+from benchmarks.setting import ON_CPU, params_of
 from zero.storage.files import write_manifest
 
 EARLIER = PROJECT_DIR / "benchmarks/results/two-xeon-cores.json"
-CPU = {"device": "cpu", "backend": "torch", "precision": "fp32", "isa": "native", "selfplay_threads": 1}
 
 
 def spread(median: float) -> Spread:
@@ -57,7 +57,7 @@ def main(monkeypatch, *words):
     """Exit status of the command in this process."""
     monkeypatch.setattr(sys, "argv", ["benchmarks", *words])
     with pytest.raises(SystemExit) as end:
-        run()
+        run_command(program.main, "benchmarks")
     return end.value.code
 
 
@@ -106,9 +106,9 @@ def test_the_work_and_the_targets_of_the_rows():
     assert targets["gpu-10x128"] == "figure >= 200000 and ratio >= 0.85"
     for row in rows.values():
         assert row.ours is not None and row.reached() is None
-        ours = params_of(row.ours, CPU)
+        ours = params_of(row.ours, ON_CPU)
         if row.against is not None:
-            assert params_of(row.against, CPU) == ours, "both sides do the same work"
+            assert params_of(row.against, ON_CPU) == ours, "both sides do the same work"
         if row.name == "leela-zero":
             network, selfplay = ours.network, ours.selfplay
             assert (network.num_blocks, network.num_channels, network.value_hidden) == (6, 64, 256)
@@ -121,7 +121,7 @@ def test_the_work_and_the_targets_of_the_rows():
 def test_unchanged_fields_are_those_of_the_preset():
     side = rows_named("selfplay-6x64")[0].ours
     assert side is not None
-    params, preset = params_of(side, CPU), params_of(side.model_copy(update={"changes": {}}), CPU)
+    params, preset = params_of(side, ON_CPU), params_of(side.model_copy(update={"changes": {}}), ON_CPU)
     assert (params.network.num_blocks, params.network.num_channels) == (6, 64)
     assert params.model_copy(update={"network": preset.network}) == preset
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cost import CPU, GPU, MINUTE, PLANS, cost, params_of, run, table
+from benchmarks.cost import CPU, GPU, MINUTE, PLANS, cost, main, params_of, table
+from benchmarks.results import run_command
 
 ROOT = Path(__file__).parents[2]
 SELFPLAY_EVALUATIONS, MATCH_EVALUATIONS, SECONDS = 3.838e6, 1.286e6, 231
@@ -41,7 +42,7 @@ def test_a_given_rate_replaces_that_of_the_gpu_and_a_preset_without_a_plan_is_on
     for words, status in ((["go9-gpu", "--evaluations", "100000"], 0), (["go9-paper"], 1)):
         monkeypatch.setattr(sys, "argv", ["cost", *words])
         with pytest.raises(SystemExit) as end:
-            run()
+            run_command(main, "cost")
         assert (end.value.code or 0) == status
     out, error = capsys.readouterr()
     assert any(line.startswith("| evaluations/s in self-play") and "100,000" in line for line in out.splitlines())

@@ -17,13 +17,13 @@ from benchmarks.gpu import (
     BenchSection,
     Figure,
     Report,
+    main,
     measure_row,
     report_text,
-    run,
 )
 from benchmarks.gpu_device import NEEDED_MIB, Device, TorchFacts, checked_device, read_driver
 from benchmarks.gpu_work import network_flops
-from benchmarks.results import Row, Spread, describe_machine, rows_named
+from benchmarks.results import Row, Spread, describe_machine, rows_named, run_command
 from tests.network.networks import as_images, random_planes
 from tests.parameters import preset
 from zero.errors import ParamsError
@@ -40,7 +40,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     """Exit status of the command in this process."""
     monkeypatch.setattr(sys, "argv", ["gpu", *words])
     with pytest.raises(SystemExit) as end:
-        run()
+        run_command(main, "gpu")
     return int(end.value.code or 0)
 
 

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from benchmarks import gpu, seeds
-from benchmarks.results import PROJECT_DIR
+from benchmarks.results import PROJECT_DIR, run_command
 from benchmarks.seed_report import (
     CURVE_FILE,
     RESULTS_FILE,
@@ -29,11 +29,11 @@ from benchmarks.seeds import (
     SeedLimits,
     SeedRun,
     new_experiment,
-    numbers_of,
     open_experiment,
     read_experiment,
     read_generation,
 )
+from benchmarks.setting import numbers_of
 from tests.end_to_end.lineages import ALWAYS
 from tests.made_generations import made_match
 from zero.config.params import parse_params, preset_text
@@ -260,12 +260,16 @@ def test_report_runs_nothing(tmp_path):
         (["--opponents", "random,go9"], "--opponents go9: the matches are played in a clone without your lineages"),
         (["--set", "network.num_chanels=6"], "unknown parameter"),
         (["--set", "network.num_chanels=6", "--set", "gating.num_games=2"], "unknown parameter"),
+        (["--set", "selfplay.num_games=["], "the value of selfplay.num_games is not YAML"),
+        (["--set", "selfplay.num_games=2020-13-45"], "the value of selfplay.num_games is not YAML"),
         (["--preset", "smoke", "--options", "", "--opponents", "gtp:no-such-program"], "no-such-program"),
     ],
 )
-def test_invalid_arguments_are_one_line(tmp_path, arguments, message):
-    done = call(*arguments, "--folder", str(tmp_path / "new"))
-    assert done.exit_code == 1 and message in done.output.splitlines()[-1]
+def test_invalid_arguments_are_one_line(tmp_path, arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["seeds", *arguments, "--folder", str(tmp_path / "new")])
+    with pytest.raises(SystemExit) as end:
+        run_command(seeds.main, "seeds")
+    assert end.value.code == 1 and message in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "new").exists()
 
 
@@ -282,7 +286,7 @@ def test_options_are_checked_against_the_root_of_the_champion():
 
 def test_seeds_are_different_whole_numbers():
     assert numbers_of("3, 1,3") == (3, 1)
-    with pytest.raises(ParamsError, match="--seeds"):
+    with pytest.raises(ParamsError, match="'1,': give whole numbers"):
         numbers_of("1,")
 
 

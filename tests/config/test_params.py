@@ -149,6 +149,9 @@ def test_the_error_for_a_misspelt_parameter_suggests_the_right_name(wrong, right
     [
         ("search.virtual_loss", 3, "unknown parameter search.virtual_loss"),
         ("game.in_a_row", 5, "unknown parameter game.in_a_row"),  # of another game
+        ("go", {"size": 9}, "unknown parameter go"),
+        ("game.othello", 3, "unknown parameter game.othello"),
+        ("search.go", 1, "unknown parameter search.go"),
         ("game.size", ..., "parameter game.size is missing and has no default"),
         ("game", ..., "parameter game is missing and has no default"),
         ("search", 3, "search must be a mapping, got 3"),

@@ -13,7 +13,7 @@ from tests.end_to_end.project import dvc, edit_params, git, make_project, zero, 
 from tests.parameters import smoke_text
 from zero.audit import audit
 from zero.config.params import parse_params
-from zero.data.dataset.reader import read_dataset
+from zero.data.dataset.manifest import Dataset
 from zero.errors import ZeroError
 from zero.lineage.imported import copy_dataset
 from zero.record.provenance import read_envelope
@@ -65,7 +65,7 @@ def learned(committed: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Lin
     """Generation 1 learned from the dataset; generation 2 from its own games too."""
     lineage = copy_of(committed, tmp_path_factory.mktemp("learned"))
     made = zero(lineage.home, "new", "tiny", "--params", "smoke.yaml", ZERO_PROGRESS="json")
-    number = read_dataset(lineage.home / DATASET).splits["train"].num_games
+    number = read_manifest(lineage.home / DATASET, Dataset).splits["train"].num_games
     event = {"event": "progress", "stage": "dataset", "done": number, "total": number}
     assert json.loads(made.stdout.splitlines()[0]) == event
     make_generation(lineage)
@@ -84,7 +84,7 @@ def window_of(lineage: Lineage) -> dict[int, int]:
 
 
 def test_the_network_learns_from_the_training_split_alone(learned: Lineage) -> None:
-    dataset = read_dataset(learned.home / DATASET)
+    dataset = read_manifest(learned.home / DATASET, Dataset)
     metrics = {
         name: json.loads(learned.show("tiny/gen-0001", f"metrics/{name}.json")) for name in ("selfplay", "training")
     }
@@ -120,7 +120,7 @@ def test_the_networks_are_evaluated_on_the_test_split(learned: Lineage) -> None:
     games = {each["generation"]: {one["games"] for one in each["evaluations"]} for each in found}
     assert games == {1: {"later-1", "test"}, 2: {"own", "test"}}
     tests = [one["metrics"] for each in found for one in each["evaluations"] if one["games"] == "test"]
-    positions = read_dataset(learned.home / DATASET).splits["test"].num_positions
+    positions = read_manifest(learned.home / DATASET, Dataset).splits["test"].num_positions
     assert {each["num_positions"] for each in tests} == {positions}
 
 

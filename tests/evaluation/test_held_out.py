@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ from tests.end_to_end.lineages import Lineage
 from tests.made_games import GO5, made_params, made_records
 from tests.parameters import profile_params
 from zero.config.params import GoParams, load_params
+from zero.data.dataset.sources import Found, Item, Report, games_of_file
 from zero.data.records import GameColumns, read_records, write_records
-from zero.data.sgf import SgfGame, read_collection
+from zero.data.sgf import read_collection
 from zero.errors import LineageError, StorageError
 from zero.evaluation import held_out
 from zero.evaluation.held_out import (
@@ -28,11 +30,11 @@ from zero.evaluation.held_out import (
     evaluation_points,
     evaluation_profile,
     evaluation_table,
+    gnugo_games,
     gnugo_positions,
     has_gnugo_games,
     read_evaluation,
     sample_positions,
-    sgf_outcome,
 )
 from zero.games.planes import write_sample
 from zero.games.position import ENDED, NUM_PLANES, new_history, new_position
@@ -120,6 +122,8 @@ def test_the_shipped_games_are_legal_and_counted_by_our_rules():
     assert {game.black_name for game in games} | {game.white_name for game in games} == {"GNU Go 3.8 level 10"}
     openings = [game.actions[:GNUGO_OPENING_MOVES] for game in games]
     assert max(openings.count(opening) for opening in openings) <= 2, "two games per random opening"
+    read = {tuple(game.actions): game for game in gnugo_games(GO9)}
+    assert read.keys() == {game.actions for game in games}
     for game in games:
         position, history, mask = new_position(rules), new_history(rules), np.zeros(rules.num_actions, np.bool_)
         for action in game.actions:
@@ -127,7 +131,7 @@ def test_the_shipped_games_are_legal_and_counted_by_our_rules():
             assert mask[action]
             play(rules, position, history, action)
         if "R" not in game.result:
-            assert position.state[ENDED] and sgf_outcome(game, rules.komi) == np.sign(margin(rules, position))
+            assert position.state[ENDED] and read[game.actions].outcome == np.sign(margin(rules, position))
 
 
 def test_moves_of_gnu_go_after_the_opening_are_the_targets():
@@ -144,19 +148,21 @@ def test_only_9x9_go_has_games_of_gnu_go(rules):
     assert has_gnugo_games(rules_of(GO9))
 
 
-GAME = "(;FF[4]GM[1]SZ[3]KM[{komi}]PB[b]PW[w]RE[{result}];B[bb];W[];B[])"
+GAME = "(;FF[4]GM[1]SZ[9]KM[{komi}]PB[b]PW[w]RE[{result}];B[bb];W[];B[cc];W[dd];B[ee])"
 
 
 @pytest.mark.parametrize(
     "result, komi, outcome",
     [
-        *[("B+8.5", 0.5, 1), ("B+2", 0, -1), ("W+3.5", 0.5, -1), ("0", 3, 0), ("B+R", 9, 1)],
-        *[("", 0, None), ("?", 0, None), ("Void", 0, None), ("B+", 0, None)],
+        *[("B+8.5", 0.5, 1), ("B+2", 0, -1), ("W+3.5", 0.5, -1), ("0", 3, 0), ("B+R", 9, 1), ("B+", 0, 1)],
+        *[("", 0, None), ("?", 0, None), ("Void", 0, None)],
     ],
 )
-def test_an_outcome_is_counted_with_the_komi_of_the_rules(result, komi, outcome):
-    (game,) = read_collection(GAME.format(result=result, komi=komi))
-    assert sgf_outcome(game, 3.0) == outcome
+def test_an_outcome_is_counted_with_the_komi_of_the_rules(result, komi, outcome, tmp_path, monkeypatch):
+    (tmp_path / "games.sgf").write_text(GAME.format(result=result, komi=komi))
+    monkeypatch.setattr(held_out, "GNUGO_FILE", tmp_path / "games.sgf")
+    found = [game.outcome for game in gnugo_games(GO9.model_copy(update={"komi": 3.0}))]
+    assert found == ([] if outcome is None else [outcome])
 
 
 @pytest.fixture
@@ -258,17 +264,17 @@ def test_missing_games_are_skipped_and_corrupt_games_are_an_error(lineage: Linea
 
 
 def test_games_of_gnu_go_are_parsed_once(lineage: Lineage, tmp_path, monkeypatch):
-    parsed: list[str] = []
+    parsed: list[Found] = []
 
-    def counted(text: str) -> list[SgfGame]:
-        parsed.append(text)
-        return read_collection(text)
+    def counted(found: Found, report: Report) -> Iterator[Item]:
+        parsed.append(found)
+        return games_of_file(found, report)
 
     text = "(;FF[4]GM[1]SZ[5]KM[0.5]PB[b]PW[w]RE[B+24.5];B[cc];W[];B[aa];W[];B[bb];W[dd];B[ab];W[];B[])"
     (tmp_path / "gnugo5.sgf").write_text(text)
     monkeypatch.setattr(held_out, "GNUGO_FILE", tmp_path / "gnugo5.sgf")
     monkeypatch.setattr(held_out, "GNUGO_BOARD", 5)
-    monkeypatch.setattr(held_out, "read_collection", counted)
+    monkeypatch.setattr(held_out, "games_of_file", counted)
     results = backfill(lineage.home, "tiny")
     found = [each.find(network, "gnugo") for each in results for network in held_out.NETWORKS]
     assert [metrics and metrics.num_positions for metrics in found] == [5] * 4

@@ -6,8 +6,9 @@ import pytest
 from tests.evaluation.scripted import Scripted, passes, plays
 from tests.search.evaluators import HashEvaluator
 from zero.config.params import SearchParams, match_play
+from zero.data.sgf import FORFEIT
 from zero.errors import ParamsError
-from zero.evaluation.referee import FORFEIT, Referee, max_opening_moves
+from zero.evaluation.referee import Referee, max_opening_moves
 from zero.games.rules import go_rules, gomoku_rules
 from zero.play.batched_games import play_games
 from zero.play.slots import play_settings

@@ -15,11 +15,11 @@ from zero.evaluation import tuning as module
 from zero.evaluation.match import run_match
 from zero.evaluation.tuning import (
     FIRST_TRIALS,
-    Range,
     Trial,
     Tuning,
     TuningSpec,
     next_value,
+    place_of,
     response_lines,
     response_of,
     response_png,
@@ -64,10 +64,9 @@ def with_trial(tuning: Tuning, value: float, score: float) -> Tuning:
 def tuned(score: object, num_trials: int = 16) -> Tuning:
     """A tuning whose matches have the scores of a function of the position in the range."""
     tuning = empty(is_logarithmic=True)
-    values = Range(tuning.spec.low, tuning.spec.high, True)
     for _ in range(num_trials):
         value = next_value(tuning)
-        tuning = with_trial(tuning, value, score(values.place(value)))  # type: ignore[operator]
+        tuning = with_trial(tuning, value, score(place_of(tuning.spec, value)))  # type: ignore[operator]
     return tuning
 
 
@@ -85,12 +84,11 @@ def test_the_first_values_are_at_equal_distances(is_logarithmic: bool, expected:
 
 def test_the_search_goes_to_the_best_values() -> None:
     tuning = tuned(lambda place: 0.6 - (place - 0.7) ** 2)
-    values = Range(tuning.spec.low, tuning.spec.high, True)
-    places = [values.place(trial.value) for trial in tuning.trials]
+    places = [place_of(tuning.spec, trial.value) for trial in tuning.trials]
     assert all(0.0 <= place <= 1.0 for place in places)
     assert sum(abs(place - 0.7) < 0.15 for place in places[FIRST_TRIALS:]) >= 7
     response = response_of(tuning, default=1.5)
-    assert abs(values.place(response.best.value) - 0.7) < 0.1 and 0.56 < response.best.score < 0.64
+    assert abs(place_of(tuning.spec, response.best.value) - 0.7) < 0.1 and 0.56 < response.best.score < 0.64
     assert response.best.low > 0.5
     assert "this is better than 1.5" in response_lines(tuning, response)[-1]
     assert response_png(tuning, response).startswith(b"\x89PNG")

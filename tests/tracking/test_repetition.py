@@ -18,7 +18,7 @@ WRITING_CALLS = [
     "set_tag",
     "log_batch",
     "log_inputs",
-    "log_artifact",
+    "log_artifacts",
     "set_terminated",
     "create_logged_model",
     "log_model_artifacts",

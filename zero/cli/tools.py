@@ -86,7 +86,7 @@ def sgf(
     from zero.errors import ZeroError
     from zero.games.rules import rules_of
     from zero.record.ledger import generation_tag
-    from zero.storage.files import checked_path, read_manifest
+    from zero.storage.files import checked_bytes, read_manifest
     from zero.storage.manifests import GameSet
 
     game_set = read_manifest(games, GameSet)
@@ -104,8 +104,7 @@ def sgf(
     names = {digest: name for name, digest in origin.inputs.items()}
     texts = []
     for shard in game_set.shards:
-        path = checked_path(shard.file, games)
-        columns = read_records(path.read_bytes(), str(path))
+        columns = read_records(checked_bytes(shard.file, games), str(games / shard.file.path))
         for record in (game_record(columns, index) for index in range(columns.num_games)):
             black, white = names.get(record.black, ""), names.get(record.white, "")
             texts.append(game_to_sgf(rules, record, event=event, black_name=black, white_name=white))

@@ -541,8 +541,8 @@ def overlap_of(text: str) -> bool:
 def section_of(text: str, name: str) -> dict[str, Any]:
     """A section of a parameters file as written; empty if the text has none, or is not a parameters file."""
     try:
-        tree = yaml.load(text, ParamsLoader)
-    except (yaml.YAMLError, TypeError, ValueError):  # the last two of values such as `2020-13-45`
+        tree = _tree(text, "")
+    except ParamsError:
         return {}
     section = tree.get(name) if isinstance(tree, dict) else None
     return section if isinstance(section, dict) else {}
@@ -594,7 +594,9 @@ def _first_violation(error: ValidationError) -> str:
     """The first violation as `name = value: cause; remedy`; unknown names come first, since they explain the rest."""
     violations = error.errors()
     violation = next((v for v in violations if v["type"] == "extra_forbidden"), violations[0])
-    path = [str(part) for part in violation["loc"] if part not in GAMES]
+    loc = violation["loc"]
+    # Without the tag that pydantic adds below `game`.
+    path = [str(part) for index, part in enumerate(loc) if not (index == 1 and loc[0] == "game" and part in GAMES)]
     name = ".".join(path) or "the file"
     if violation["type"] == "extra_forbidden":
         return f"unknown parameter {name}{did_you_mean(path[-1], _names_beside(violation['loc']))}"

@@ -25,9 +25,9 @@ DEFAULT_SIZE = "19"
 MOVES_PER_LINE = 10
 DIGEST_DIGITS = 12
 """Digits of a player's SHA-256 after its name; the comment of the game has all 64."""
-OUT_OF_TIME = "time"
-"""How a game ended that a player lost on time."""
-WITHOUT_SCORE = {RESIGNATION: "R", "forfeit": "F", OUT_OF_TIME: "T"}
+OUT_OF_TIME, FORFEIT = "time", "forfeit"
+"""How a game ended that a player lost on time, or by a failure or an illegal move."""
+WITHOUT_SCORE = {RESIGNATION: "R", FORFEIT: "F", OUT_OF_TIME: "T"}
 """Suffixes of results without a margin."""
 SETUP_PROPERTIES = ("AB", "AW", "AE", "PL")
 

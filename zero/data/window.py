@@ -8,7 +8,7 @@ from zero.data.records import GameColumns, concatenate, read_records, select_gam
 from zero.errors import StorageError
 from zero.games.position import Rules
 from zero.storage.files import checked_bytes
-from zero.storage.manifests import ShardRef, Window, WindowShard
+from zero.storage.manifests import GamesFile, Window, WindowShard
 
 
 def read_window(window: Window, window_dir: Path, rules: Rules) -> GameColumns:
@@ -31,26 +31,19 @@ def read_window(window: Window, window_dir: Path, rules: Rules) -> GameColumns:
     return games
 
 
-def shard_mismatch(columns: GameColumns, ref: ShardRef, rules: Rules) -> str | None:
-    """The first difference between a shard and its manifest, as text; None if there is none."""
-    return size_mismatch(columns, ref.num_games, ref.num_positions, ref.first_game, rules)
-
-
-def size_mismatch(
-    columns: GameColumns, num_games: int, num_positions: int, first_game: int, rules: Rules
-) -> str | None:
+def shard_mismatch(columns: GameColumns, file: GamesFile, rules: Rules) -> str | None:
     """The first difference between a file of games and the values in its manifest, as text; None if there is none."""
     lengths = np.diff(columns.move_offsets)
     if columns.num_actions != rules.num_actions:
         return f"its games have {columns.num_actions} actions, the parameters' game has {rules.num_actions}"
-    if (columns.num_games, columns.num_positions) != (num_games, num_positions):
+    if (columns.num_games, columns.num_positions) != (file.num_games, file.num_positions):
         return (
             f"it holds {columns.num_games} games and {columns.num_positions} positions, "
-            f"its manifest says {num_games} and {num_positions}"
+            f"its manifest says {file.num_games} and {file.num_positions}"
         )
     # The digest proves that the file is the manifest's; this shows whether the manifest tells the truth about it.
-    if not np.array_equal(columns.game, np.arange(first_game, first_game + num_games)):
-        return f"its games are not numbered from {first_game}"
+    if not np.array_equal(columns.game, np.arange(file.first_game, file.first_game + file.num_games)):
+        return f"its games are not numbered from {file.first_game}"
     if lengths.min() < 1 or lengths.max() > rules.max_moves:
         return f"it has a game of {lengths.max() if lengths.min() else 0} moves, the range is 1 to {rules.max_moves}"
     return None

@@ -5,11 +5,11 @@ accuracy of predicted moves and the squared error of predicted outcomes. The lin
 same games for the same number of steps.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
@@ -23,7 +23,7 @@ from zero.network.weights import new_network
 from zero.progress import Progress
 from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord, champion_maker
-from zero.statistics import NORMAL_95
+from zero.statistics import wilson_interval
 from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import Manifest
 
@@ -149,18 +149,14 @@ def comparison_png(comparison: Comparison) -> bytes:
         panel.set_xlabel(label)
     for name, test in zip(names, tests, strict=True):
         if test is not None:
-            percent, half = 100 * test.policy_accuracy, 100 * _half_width(test)
-            axes[1].errorbar([percent], [name], xerr=[half], fmt="o", color="C0", capsize=3)
+            low, high = wilson_interval(test.policy_accuracy, test.num_positions)
+            # By rounding, the bound at 0 or 1 can be on the wrong side.
+            sides = 100 * np.abs([[test.policy_accuracy - low], [high - test.policy_accuracy]])
+            axes[1].errorbar([100 * test.policy_accuracy], [name], xerr=sides, fmt="o", color="C0", capsize=3)
             axes[2].plot([test.value_error], [name], "o", color="C0")
     for panel in axes:
         panel.grid(alpha=0.3)
     return png_of(figure)
-
-
-def _half_width(test: Metrics) -> float:
-    """Half the width of the 95 % interval of an accuracy."""
-    share = test.policy_accuracy
-    return NORMAL_95 * math.sqrt(share * (1 - share) / test.num_positions)
 
 
 def _newest(home: Path, record: ProjectRecord, lineage: str, dataset: Path | None) -> Newest:

@@ -5,7 +5,7 @@ moves and the outcomes of held-out games (`zero evaluate`). Several lineages are
 one point, such as one that learned from imported games alone, is drawn as a line.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -184,7 +184,12 @@ def curves_png(curves: Curves, over: Axis = "hours", spread: bool = False) -> by
         panel.set(xlabel=AXES[over], ylabel=label)
         panel.grid(alpha=0.3)
         panel.xaxis.set_major_locator(MaxNLocator(integer=over != "hours"))
-    for panel, values in ((rating, _ratings), (accuracy, _accuracies), (error, _errors)):
+    quantities: tuple[tuple[Axes, Callable[[ChampionPoint], tuple[float, ...] | None]], ...] = (
+        (rating, lambda point: point.rating),
+        (accuracy, lambda point: (100 * point.held_out.policy_accuracy,) if point.held_out else None),
+        (error, lambda point: (point.held_out.value_error,) if point.held_out else None),
+    )
+    for panel, values in quantities:
         lines = []
         for number, curve in enumerate(curves.curves):
             placed = [point for point in curve.points if _position(point, over) is not None]
@@ -276,18 +281,6 @@ def _group_of_curve(ladder: Ladder) -> int:
 
 def _position(point: ChampionPoint, over: Axis) -> float | None:
     return {"hours": point.hours, "games": point.games, "generations": point.generation}[over]
-
-
-def _ratings(point: ChampionPoint) -> tuple[float, float, float] | None:
-    return point.rating
-
-
-def _accuracies(point: ChampionPoint) -> tuple[float, ...] | None:
-    return (100 * point.held_out.policy_accuracy,) if point.held_out else None
-
-
-def _errors(point: ChampionPoint) -> tuple[float, ...] | None:
-    return (point.held_out.value_error,) if point.held_out else None
 
 
 def _draw(axes: Axes, points: np.ndarray, colour: str, label: str) -> np.ndarray:

@@ -32,9 +32,14 @@ from rich.table import Table
 
 from zero.config.params import GameParams, Params, ProfileParams
 from zero.config.settings import STATE_FOLDER
-from zero.data.dataset.reader import files_of, parts_of, read_dataset
+from zero.data.dataset.columns import columns_of
+from zero.data.dataset.game import GameReader
+from zero.data.dataset.manifest import Dataset, ImportedGame, RawGame
+from zero.data.dataset.options import ANY, parse_options
+from zero.data.dataset.reader import files_of, read_part
+from zero.data.dataset.result import SCORE
+from zero.data.dataset.sources import Found, games_of_file
 from zero.data.records import GameColumns, read_records
-from zero.data.sgf import SgfGame, read_collection
 from zero.errors import ParamsError
 from zero.games.planes import write_sample
 from zero.games.position import GO, NUM_PLANES, Rules, new_history, new_position
@@ -46,7 +51,7 @@ from zero.progress import Progress
 from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
-from zero.storage.files import canonical_json, sha256_bytes, sha256_file, write_atomic
+from zero.storage.files import canonical_json, read_manifest, sha256_bytes, sha256_file, write_atomic
 from zero.storage.layout import GAMES_DIR
 from zero.storage.manifests import MANIFEST_FILE, GameSet, Manifest, Sha256
 from zero.tracking.backfill import track_summary
@@ -150,15 +155,6 @@ class Positions(NamedTuple):
     planes: np.ndarray  # [N, P, W] uint64, see `zero.games.planes`
     policy: np.ndarray  # [N, A] float32, visits divided by their sum
     value: np.ndarray  # [N] float32, outcome
-
-
-class Target(NamedTuple):
-    """One position of a game with the targets of a network."""
-
-    actions: np.ndarray  # [M] moves of the game before the position
-    outcome: int  # +1, 0, -1 for Black
-    visit_actions: np.ndarray  # [K]
-    visit_counts: np.ndarray  # [K]
 
 
 class Played(NamedTuple):
@@ -297,25 +293,22 @@ def evaluate(evaluator: Evaluator, positions: Positions) -> Metrics:
 
 def sample_positions(rules: Rules, games: GameColumns, num_positions: int) -> Positions:
     """Positions of games, spread evenly over their policy targets; all of them if there are not more."""
-    moves = _spread(np.flatnonzero(np.diff(games.visit_offsets)), num_positions)
-    game_of = np.searchsorted(games.move_offsets, moves, side="right") - 1
-    return encode_positions(rules, [_target(games, move, game) for move, game in zip(moves, game_of, strict=True)])
-
-
-def encode_positions(rules: Rules, targets: Sequence[Target]) -> Positions:
-    """The positions of these targets as arrays."""
+    targets = np.flatnonzero(np.diff(games.visit_offsets))
+    num = min(num_positions, len(targets))
+    moves = targets[np.arange(num) * len(targets) // max(num, 1)]
     positions = Positions(
-        planes=np.zeros((len(targets), NUM_PLANES, rules.num_words), np.uint64),
-        policy=np.zeros((len(targets), rules.num_actions), np.float32),
-        value=np.zeros(len(targets), np.float32),
+        planes=np.zeros((num, NUM_PLANES, rules.num_words), np.uint64),
+        policy=np.zeros((num, rules.num_actions), np.float32),
+        value=np.zeros(num, np.float32),
     )
     position, history = new_position(rules), new_history(rules)
-    for row, target in enumerate(targets):
-        num_moves = len(target.actions)
-        write_sample(rules, position, history, target.actions, num_moves, 0, positions.planes[row])
-        counts = target.visit_counts.astype(np.float32)
-        positions.policy[row, target.visit_actions] = counts / counts.sum()
-        positions.value[row] = target.outcome * (1 if num_moves % 2 == 0 else -1)
+    game_of = np.searchsorted(games.move_offsets, moves, side="right") - 1
+    for row, (move, game) in enumerate(zip(moves, game_of, strict=True)):
+        first, edges = games.move_offsets[game], slice(games.visit_offsets[move], games.visit_offsets[move + 1])
+        write_sample(rules, position, history, games.actions[first:move], move - first, 0, positions.planes[row])
+        counts = games.visit_counts[edges].astype(np.float32)
+        positions.policy[row, games.visit_actions[edges]] = counts / counts.sum()
+        positions.value[row] = games.outcome[game] * (1 if (move - first) % 2 == 0 else -1)
     return positions
 
 
@@ -333,17 +326,17 @@ def gnugo_positions(game: GameParams) -> Positions:
       game: 9x9 Go, as in the file; the komi may differ.
     """
     rules = rules_of(game)
-    unique = {game.actions: game for game in read_collection(GNUGO_FILE.read_text())}
-    targets = []
-    for each in unique.values():
-        outcome = sgf_outcome(each, rules.komi)
-        if outcome is None:
-            continue
-        actions = np.array(each.actions, np.int16)
-        for move in range(GNUGO_OPENING_MOVES, len(actions)):
-            targets.append(Target(actions[:move], outcome, actions[move : move + 1], np.ones(1)))
-    chosen = _spread(np.arange(len(targets)), NUM_POSITIONS)
-    return encode_positions(rules, [targets[k] for k in chosen])
+    return sample_positions(rules, columns_of(rules, gnugo_games(game), 0, GNUGO_OPENING_MOVES), NUM_POSITIONS)
+
+
+def gnugo_games(game: GameParams) -> list[ImportedGame]:
+    """The different games of GNU Go that have a result, read as `zero import` reads games."""
+    options = parse_options(game, ANY, None, GNUGO_OPENING_MOVES + 1, "1,0,0", seed=0)
+    reader = GameReader(rules_of(game), options)
+    items = games_of_file(Found(GNUGO_FILE, GNUGO_FILE.name, 0), lambda _: None)
+    read = [reader.read(item) for item in items if isinstance(item, RawGame)]
+    unique = {tuple(each.actions): each for each in read if isinstance(each, ImportedGame)}
+    return [_with_komi(each, rules_of(game).komi) for each in unique.values()]
 
 
 def test_positions(folder: Path, game: GameParams) -> Positions:
@@ -353,28 +346,15 @@ def test_positions(folder: Path, game: GameParams) -> Positions:
       ParamsError: it is of another game.
       StorageError: it is corrupt, or has no games for the test.
     """
-    dataset, rules = read_dataset(folder), rules_of(game)
+    dataset, rules = read_manifest(folder, Dataset), rules_of(game)
     if dataset.game != game:
         raise ParamsError(f"{folder} has games of {dataset.game}, but the lineage plays {game}; name another dataset")
-    shares = _shares(NUM_TEST_POSITIONS, [file.num_positions for file in files_of(folder, dataset, TEST)])
-    parts = zip(parts_of(folder, dataset, TEST), shares, strict=True)
-    return _joined(sample_positions(rules, games, share) for games, share in parts)
-
-
-def sgf_outcome(game: SgfGame, komi: float) -> int | None:
-    """Outcome for Black with another komi; None if the file has no result. Komi does not change a resignation."""
-    winner, _, how = game.result.partition("+")
-    if game.result == "0":
-        points = 0.0
-    elif winner not in ("B", "W") or not how:
-        return None
-    else:
-        sign = 1 if winner == "B" else -1
-        try:
-            points = sign * float(how)
-        except ValueError:  # "R" (resignation), "T" (time), "F" (forfeit)
-            return sign
-    return int(np.sign(points + (game.komi or 0.0) - komi))
+    files = files_of(folder, dataset, TEST)
+    shares = _shares(NUM_TEST_POSITIONS, [file.num_positions for file in files])
+    return _joined(
+        sample_positions(rules, read_part(folder, dataset, file), share)
+        for file, share in zip(files, shares, strict=True)
+    )
 
 
 def evaluation_dir(home: Path, lineage: str) -> Path:
@@ -525,20 +505,11 @@ def shards_of(played: Played) -> Iterator[GameColumns]:
         yield read_records(data, f"{GAMES_DIR}/{shard.file.path} of {generation.tag}")
 
 
-def _target(games: GameColumns, move: int, game: int) -> Target:
-    edges = slice(games.visit_offsets[move], games.visit_offsets[move + 1])
-    return Target(
-        actions=games.actions[games.move_offsets[game] : move],
-        outcome=int(games.outcome[game]),
-        visit_actions=games.visit_actions[edges],
-        visit_counts=games.visit_counts[edges],
-    )
-
-
-def _spread(items: np.ndarray, num: int) -> np.ndarray:
-    """At most `num` items at equal distances."""
-    num = min(num, len(items))
-    return np.asarray(items[np.arange(num) * len(items) // max(num, 1)])
+def _with_komi(game: ImportedGame, komi: float) -> ImportedGame:
+    """The game with its outcome by another komi, which does not change a resignation."""
+    if game.end != SCORE:
+        return game
+    return game._replace(outcome=int(np.sign(game.margin + (game.komi or 0.0) - komi)))
 
 
 def _predict(evaluator: Evaluator, planes: np.ndarray, num_actions: int) -> tuple[np.ndarray, np.ndarray]:

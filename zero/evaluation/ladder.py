@@ -326,7 +326,7 @@ def gate_results(generations: Sequence[Generation], game: GameParams) -> Iterato
             network_id(first[weights].tag, weights, params, params.gating.num_simulations)
             for weights in (decision.challenger, decision.champion)
         ]
-        yield _result(generation.tag, "gate", pair, decision.match), pair
+        yield Result(source=generation.tag, kind="gate", opening_moves=0, **totals(pair, decision.match)), pair
 
 
 def match_results(home: Path, game: GameParams, networks: set[str]) -> Iterator[tuple[Result, Sequence[PlayerId]]]:
@@ -340,8 +340,20 @@ def match_results(home: Path, game: GameParams, networks: set[str]) -> Iterator[
         weights = {str(player.settings.get(WEIGHTS)) for player in spec.players if player.kind == "network"}
         if weights and not weights & networks:
             continue
-        result = _result(folder.name, "match", spec.players, table.result, spec.opening_moves, table.forfeits)
+        result = Result(
+            source=folder.name,
+            kind="match",
+            opening_moves=spec.opening_moves,
+            forfeits=table.forfeits,
+            **totals(spec.players, table.result),
+        )
         yield result, spec.players
+
+
+def totals(players: Sequence[PlayerId], result: MatchResult) -> dict[str, Any]:
+    """The fields of a `PairResult` that come from the two players and the result of a match."""
+    counts = result.model_dump(include={"wins", "losses", "draws", "unique_games"})
+    return {"players": (key_of(players[0]), key_of(players[1])), **counts}
 
 
 def longest_matches(matches: Iterable[FinishedMatch]) -> list[FinishedMatch]:
@@ -356,27 +368,6 @@ def longest_matches(matches: Iterable[FinishedMatch]) -> list[FinishedMatch]:
         if same not in kept or spec.num_games > kept[same].spec.num_games:
             kept[same] = match
     return list(kept.values())
-
-
-def _result(
-    source: str,
-    kind: Literal["gate", "match"],
-    players: Sequence[PlayerId],
-    result: MatchResult,
-    opening_moves: int = 0,
-    forfeits: tuple[int, int] = (0, 0),
-) -> Result:
-    return Result(
-        source=source,
-        kind=kind,
-        players=(key_of(players[0]), key_of(players[1])),
-        wins=result.wins,
-        losses=result.losses,
-        draws=result.draws,
-        unique_games=result.unique_games,
-        opening_moves=opening_moves,
-        forfeits=forfeits,
-    )
 
 
 def with_totals(generations: Iterable[Generation]) -> Iterator[tuple[Generation, int | None, float | None]]:

@@ -24,9 +24,9 @@ from pydantic import Field, ValidationError
 
 from zero.config.params import GameParams
 from zero.config.settings import STATE_FOLDER
-from zero.data.sgf import WITHOUT_SCORE, SgfHead, moves_to_sgf, write_collection
+from zero.data.sgf import FORFEIT, WITHOUT_SCORE, SgfHead, moves_to_sgf, write_collection
 from zero.errors import ParamsError, StorageError
-from zero.evaluation.referee import FORFEIT, MatchGame, Referee, max_opening_moves
+from zero.evaluation.referee import MatchGame, Referee, max_opening_moves
 from zero.games.rules import TRAITS, rules_of
 from zero.players.build import ResolvedPlayer, common_game, identify, make_player, resolve_player
 from zero.players.player import Player, PlayerId
@@ -45,7 +45,7 @@ from zero.storage.files import (
 )
 from zero.storage.manifests import Colours, Manifest, MatchResult
 from zero.tracking import open_client
-from zero.tracking.pages import MetricPoint, Page
+from zero.tracking.pages import MetricPoint, Page, result_numbers
 
 SPEC_FILE, RESULT_FILE, SGF_FILE = "match.json", "result.json", "games.sgf"
 MATCH_GAMES_DIR = "games"
@@ -377,19 +377,8 @@ def _match_page(folder: Path) -> Page:
 
 def _match_metrics(table: MatchTable) -> dict[str, float]:
     result = table.result
-    low, high = match_interval(result)
-    metrics: dict[str, float] = {
-        "score": result.score,
-        "score_low": low,
-        "score_high": high,
-        "wins": result.wins,
-        "losses": result.losses,
-        "draws": result.draws,
-        "unique_games": result.unique_games,
-        "mean_length": result.mean_length,
-        "forfeits_first": table.forfeits[0],
-        "forfeits_second": table.forfeits[1],
-    }
+    forfeits = {"forfeits_first": table.forfeits[0], "forfeits_second": table.forfeits[1]}
+    metrics = result_numbers(result) | forfeits
     if table.mean_margin is not None:
         metrics["mean_margin"] = table.mean_margin
     for name, colours in (("as_black", result.as_black), ("as_white", result.as_white)):

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Self
 
+from zero.data.sgf import FORFEIT
 from zero.errors import MoveError, ParamsError
 from zero.games.position import Rules
 from zero.players.board import Board
@@ -16,8 +17,6 @@ from zero.players.player import RESIGN, Player, Reply
 from zero.search.streams import next_below, stream_of
 from zero.storage.manifests import RESIGNATION, Manifest
 
-FORFEIT = "forfeit"
-"""How a game ended in which a player failed or played an illegal move."""
 OPENING_TRIES = 100
 """Maximum number of random openings that are tried for a pair of games: some of them end the game."""
 
@@ -32,7 +31,7 @@ class MatchGame(Manifest):
     margin: float
     """Black's area less White's area less komi; 0 if the game was not played out."""
     end: str
-    """One of `zero.play.slots.END_NAMES`, or "forfeit"."""
+    """One of `zero.play.slots.END_NAMES`, or FORFEIT."""
     fault: str = ""
     """Reason of a forfeit."""
 

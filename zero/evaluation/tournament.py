@@ -14,8 +14,8 @@ from rich.table import Table
 from zero.config.params import GameParams
 from zero.errors import ParamsError, ZeroError
 from zero.evaluation.elo import rate
-from zero.evaluation.ladder import OnScale, PairResult, anchors, disambiguate, key_of
-from zero.evaluation.match import FinishedMatch, check_num_games, results_dir, run_match
+from zero.evaluation.ladder import OnScale, PairResult, anchors, disambiguate, key_of, totals
+from zero.evaluation.match import check_num_games, results_dir, run_match
 from zero.games.rules import rules_of
 from zero.players.build import common_game, identify, resolve_player
 from zero.players.spec import parse_player
@@ -134,7 +134,8 @@ def play_tournament(
             log.warning("%s against %s: %s", texts[i], texts[j], error)
             failures.append(Failure(players=(names[keys[i]], names[keys[j]]), reason=str(error)))
             continue
-        pairings.append(_pairing(played))
+        result = totals(played.spec.players, played.table.result)
+        pairings.append(Pairing(folder=played.folder.name, forfeits=played.table.forfeits, **result))
     if not pairings:
         raise ZeroError(f"no match could be played; the first error: {failures[0].reason}")
     given = anchors(ids)
@@ -192,19 +193,6 @@ def write_tournament(home: Path, tournament: Tournament) -> Path:
     folder = results_dir(home, TOURNAMENTS_DIR, tournament)
     write_manifest(folder, tournament, TOURNAMENT_FILE)
     return folder
-
-
-def _pairing(played: FinishedMatch) -> Pairing:
-    result, (one, other) = played.table.result, played.spec.players
-    return Pairing(
-        players=(key_of(one), key_of(other)),
-        folder=played.folder.name,
-        wins=result.wins,
-        losses=result.losses,
-        draws=result.draws,
-        unique_games=result.unique_games,
-        forfeits=played.table.forfeits,
-    )
 
 
 def _standings(

@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -102,29 +102,6 @@ class Response(Manifest):
     curve: tuple[ResponsePoint, ...]
 
 
-class Range(NamedTuple):
-    """The range of a value, and its position between 0 and 1."""
-
-    low: float
-    high: float
-    is_logarithmic: bool
-
-    def place(self, value: float) -> float:
-        """Position of a value."""
-        low, high = self._scaled(self.low), self._scaled(self.high)
-        return (self._scaled(value) - low) / (high - low)
-
-    def value(self, place: float) -> float:
-        """The value at a position, with `DIGITS` significant digits."""
-        low, high = self._scaled(self.low), self._scaled(self.high)
-        found = low + place * (high - low)
-        rounded = float(f"{math.exp(found) if self.is_logarithmic else found:.{DIGITS}g}")
-        return min(max(rounded, self.low), self.high)
-
-    def _scaled(self, value: float) -> float:
-        return math.log(value) if self.is_logarithmic else value
-
-
 def tune(
     home: Path,
     player: str,
@@ -194,28 +171,24 @@ def next_value(tuning: Tuning) -> float:
     import optuna  # seconds
 
     spec, number = tuning.spec, len(tuning.trials)
-    values = Range(spec.low, spec.high, spec.is_logarithmic)
     if number < FIRST_TRIALS:
-        return values.value(number / (FIRST_TRIALS - 1))
+        return _spaced(spec, FIRST_TRIALS)[number]
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.GPSampler(seed=spec.seed + number, n_startup_trials=0, deterministic_objective=False)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    place = {"place": optuna.distributions.FloatDistribution(0.0, 1.0)}
+    values = {"value": optuna.distributions.FloatDistribution(spec.low, spec.high, log=spec.is_logarithmic)}
     for trial in tuning.trials:
-        params = {"place": min(max(values.place(trial.value), 0.0), 1.0)}
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=place, value=trial.score))
-    return values.value(study.ask(place).params["place"])
+        params = {"value": trial.value}
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=values, value=trial.score))
+    return _rounded(spec, study.ask(values).params["value"])
 
 
 def response_of(tuning: Tuning, default: float) -> Response:
     """The response curve: the posterior of a Gaussian process over the trials, with the variance of each match."""
-    spec = tuning.spec
-    values = Range(spec.low, spec.high, spec.is_logarithmic)
-    process = _fitted(tuning, values)
-    places = np.linspace(0.0, 1.0, CURVE_POINTS)
-    curve = _points(process, values, places)
+    process = _fitted(tuning)
+    curve = _points(process, tuning.spec, _spaced(tuning.spec, CURVE_POINTS))
     best = max(curve, key=lambda point: point.score)
-    (at_default,) = _points(process, values, np.array([values.place(default)]))
+    (at_default,) = _points(process, tuning.spec, [default])
     return Response(default=default, best=best, at_default=at_default, curve=tuple(curve))
 
 
@@ -335,7 +308,24 @@ def _variance(trial: Trial) -> float:
     return share * (1 - share) / games
 
 
-def _fitted(tuning: Tuning, values: Range) -> Any:
+def _spaced(spec: TuningSpec, num: int) -> list[float]:
+    """Values at equal distances over the range."""
+    space = np.geomspace if spec.is_logarithmic else np.linspace
+    return [_rounded(spec, value) for value in space(spec.low, spec.high, num)]
+
+
+def _rounded(spec: TuningSpec, value: float) -> float:
+    """The value with `DIGITS` significant digits, inside the range."""
+    return min(max(float(f"{value:.{DIGITS}g}"), spec.low), spec.high)
+
+
+def place_of(spec: TuningSpec, value: float) -> float:
+    """Position of a value in the range, between 0 and 1."""
+    low, high, found = np.log((spec.low, spec.high, value)) if spec.is_logarithmic else (spec.low, spec.high, value)
+    return float((found - low) / (high - low))
+
+
+def _fitted(tuning: Tuning) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel
@@ -344,22 +334,22 @@ def _fitted(tuning: Tuning, values: Range) -> Any:
     kernel = ConstantKernel(0.01, (1e-5, 0.25)) * RBF(0.3, (0.1, 2.0))
     noise = np.array([_variance(trial) for trial in tuning.trials])
     process = GaussianProcessRegressor(kernel, alpha=noise, n_restarts_optimizer=4, random_state=tuning.spec.seed)
-    places = np.array([[values.place(trial.value)] for trial in tuning.trials])
+    places = np.array([[place_of(tuning.spec, trial.value)] for trial in tuning.trials])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a flat curve is fitted at the edge of the bounds
         return process.fit(places, np.array([trial.score - 0.5 for trial in tuning.trials]))
 
 
-def _points(process: Any, values: Range, places: np.ndarray) -> list[ResponsePoint]:
-    means, deviations = process.predict(places[:, np.newaxis], return_std=True)
+def _points(process: Any, spec: TuningSpec, values: Sequence[float]) -> list[ResponsePoint]:
+    means, deviations = process.predict([[place_of(spec, value)] for value in values], return_std=True)
     return [
         ResponsePoint(
-            value=values.value(float(place)),
+            value=value,
             score=0.5 + float(mean),
             low=0.5 + float(mean - NORMAL_95 * deviation),
             high=0.5 + float(mean + NORMAL_95 * deviation),
         )
-        for place, mean, deviation in zip(places, means, deviations, strict=True)
+        for value, mean, deviation in zip(values, means, deviations, strict=True)
     ]
 
 

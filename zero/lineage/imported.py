@@ -13,7 +13,7 @@ from zero.progress import Progress
 from zero.record.provenance import DATASET
 from zero.storage.files import link_or_copy, read_manifest, sha256_file, write_manifest
 from zero.storage.layout import OLD_WINDOW_DIR
-from zero.storage.manifests import MANIFEST_FILE, FileRef, Origin, ShardRef, Window, WindowShard
+from zero.storage.manifests import MANIFEST_FILE, Origin, ShardRef, Window, WindowShard
 from zero.storage.vcs import dvc, git
 
 
@@ -64,21 +64,27 @@ def write_first_window(workspace: Path, params: Params, origin: Origin, progress
     """
     rows: list[WindowShard] = []
     if params.dataset:
-        from zero.data.dataset.reader import files_of, read_dataset, read_part
-        from zero.games.rules import rules_of
+        from zero.data.dataset.manifest import Dataset
+        from zero.data.dataset.reader import files_of, read_part
 
         folder = workspace / params.dataset
         origin = origin.model_copy(update={"inputs": {DATASET: sha256_file(folder / MANIFEST_FILE)}})
-        dataset = read_dataset(folder)
+        dataset = read_manifest(folder, Dataset)
         files = files_of(folder, dataset, "train")
         done, total = 0, sum(file.num_games for file in files)
         for file in files:
             # Checks the hash and the games; training reads the window without replaying them.
-            read_part(folder, file, rules_of(dataset.game), dataset.options.opening_moves)
+            read_part(folder, dataset, file)
             link_or_copy(folder / file.games.path, workspace / OLD_WINDOW_DIR / file.games.path)
-            rows.append(
-                WindowShard(shard=_shard(file.games, file.first_game, file.num_games, file.num_positions), skip_games=0)
+            shard = ShardRef(
+                file=file.games,
+                key=file.games.sha256,  # instead of the key of a specification, which imported games do not have
+                generation=0,  # which has no games of its own
+                first_game=file.first_game,
+                num_games=file.num_games,
+                num_positions=file.num_positions,
             )
+            rows.append(WindowShard(shard=shard, skip_games=0))
             done += file.num_games
             if progress:
                 progress(done, total)
@@ -89,15 +95,3 @@ def write_first_window(workspace: Path, params: Params, origin: Origin, progress
         num_positions=sum(row.shard.num_positions for row in rows),
     )
     write_manifest(workspace / OLD_WINDOW_DIR, window)
-
-
-def _shard(file: FileRef, first_game: int, num_games: int, num_positions: int) -> ShardRef:
-    """A file of imported games as a shard of generation 0, which has no games of its own."""
-    return ShardRef(
-        file=file,
-        key=file.sha256,  # instead of the key of a specification, which imported games do not have
-        generation=0,
-        first_game=first_game,
-        num_games=num_games,
-        num_positions=num_positions,
-    )

@@ -51,17 +51,23 @@ class Origin(Manifest):
     """SHA-256 of each input by name."""
 
 
-class ShardRef(Manifest):
+class GamesFile(Manifest):
+    """A file of games with consecutive numbers."""
+
+    first_game: int
+    """Number of its first game."""
+    num_games: int
+    num_positions: int
+    """Number of moves in all of its games."""
+
+
+class ShardRef(GamesFile):
     """A shard of games inside a game set or window."""
 
     file: FileRef
     key: Sha256
     """Key of its ShardSpec in the store."""
     generation: int
-    first_game: int
-    num_games: int
-    num_positions: int
-    """Number of moves in all of its games."""
 
 
 class GameSet(Manifest):

@@ -1,6 +1,5 @@
 """Writes the missing generations of a lineage to MLflow, from git and DVC, and runs over all its generations."""
 
-import fcntl
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from zero.errors import LineageError
 from zero.record.generation import Generation
 from zero.record.ledger import line_digest, read_ledger
 from zero.record.lineages import ProjectRecord
+from zero.storage.files import locked
 from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR
 from zero.storage.vcs import configure_dvc, dvc, git
 from zero.tracking import open_client, pages
@@ -21,7 +21,7 @@ from zero.tracking.pages import MetricPoint, Page
 if TYPE_CHECKING:
     from zero.tracking.client import Experiment
 
-TRACKING_LOCK_FILE = "zero-track.lock"
+TRACKING_LOCK_DIR = "zero-track"
 MoreFiles = Callable[[Generation], Mapping[str, bytes]]
 """Makes further files of a generation's run, by name."""
 
@@ -41,8 +41,8 @@ def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False, more_
       LineageError: the lineage has no generation but its first network, or the server has another history of it.
       StorageError: a file of a generation is missing or corrupt.
     """
-    with (workspace / ".git" / TRACKING_LOCK_FILE).open("w") as lock, ProjectRecord(home) as record:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # waits for another process, which would write the same runs twice
+    busy = f"another process tracks {workspace}, and would write the same runs; waiting for its end"
+    with locked(workspace / ".git" / TRACKING_LOCK_DIR, busy, waits=True), ProjectRecord(home) as record:
         ledger = read_ledger(workspace)
         lineage = ledger[0].lineage
         recorded = [

@@ -35,9 +35,6 @@ PARENT_TAG = "mlflow.parentRunId"
 OWN_PREFIX = "zero."
 """Prefix of the tags that only runs of this program have."""
 FINISHED = "FINISHED"
-METRICS_PER_CALL = 1000
-PARAMS_PER_CALL = 100
-"""Both are limits of the server."""
 PROBE_SECONDS = 15
 """How long a server may take to answer the first request."""
 VIEW = "workflowType=machine_learning"
@@ -70,24 +67,21 @@ class Experiment:
     def fill_run(self, run: Any, page: Page) -> None:
         """Writes the content of a new run and marks it finished."""
         run_id = run.info.run_id
-        params = [Param(name, value) for name, value in page.params.items()]
-        for start in range(0, len(params), PARAMS_PER_CALL):
-            self._client.log_batch(run_id, params=params[start : start + PARAMS_PER_CALL])
+        self._client.log_batch(run_id, params=[Param(name, value) for name, value in page.params.items()])
         self.log_points(run, page.points, run.info.start_time)
         if page.data is not None:
             self._client.log_inputs(run_id, datasets=[_dataset_input(page.data)])
         with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch:
             for name, content in page.files.items():
                 write_atomic(Path(scratch) / name, content)
-                self._client.log_artifact(run_id, f"{scratch}/{name}", str(Path(name).parent).lstrip(".") or None)
+            self._client.log_artifacts(run_id, scratch)
         self.finish(run)
 
     def log_points(self, run: Any, points: list[MetricPoint], timestamp: int) -> None:
         """Adds metrics to a run."""
         # One time for all points, that of the run, so that runs that are written again are equal.
         metrics = [Metric(point.name, point.value, timestamp, point.step) for point in points]
-        for start in range(0, len(metrics), METRICS_PER_CALL):
-            self._client.log_batch(run.info.run_id, metrics=metrics[start : start + METRICS_PER_CALL])
+        self._client.log_batch(run.info.run_id, metrics=metrics)
 
     def finish(self, run: Any) -> None:
         """Marks a run finished."""

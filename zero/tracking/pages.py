@@ -38,7 +38,7 @@ from zero.storage.layout import (
     VERIFICATION_METRICS,
     WINDOW_DIR,
 )
-from zero.storage.manifests import FileRef, LedgerEntry, PromotionDecision
+from zero.storage.manifests import FileRef, LedgerEntry, MatchResult, PromotionDecision
 from zero.tracking.cards import GATE_FILE, gate_picture, model_card, run_note
 
 WINDOW_MANIFEST = "data/window/manifest.json"
@@ -325,23 +325,29 @@ def training_data(generation: Generation) -> TrainingData:
 
 
 def match_numbers(decision: PromotionDecision) -> dict[str, float]:
-    """The metrics of the match."""
+    """The metrics of the match of gating."""
     match = decision.match
+    return result_numbers(match) | {
+        "promoted": float(decision.promoted),
+        "threshold": decision.threshold,
+        "num_games": match.num_games,
+        "wins_as_black": match.as_black.wins,
+        "wins_as_white": match.as_white.wins,
+    }
+
+
+def result_numbers(match: MatchResult) -> dict[str, float]:
+    """The metrics of any match."""
     low, high = match_interval(match)
     return {
-        "promoted": float(decision.promoted),
         "score": match.score,
         "score_low": low,
         "score_high": high,
-        "threshold": decision.threshold,
-        "num_games": match.num_games,
-        "unique_games": match.unique_games,
-        "mean_length": match.mean_length,
         "wins": match.wins,
         "losses": match.losses,
         "draws": match.draws,
-        "wins_as_black": match.as_black.wins,
-        "wins_as_white": match.as_white.wins,
+        "unique_games": match.unique_games,
+        "mean_length": match.mean_length,
     }
 
 

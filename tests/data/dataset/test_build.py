@@ -28,7 +28,7 @@ from zero.data.dataset.canonical import split_of
 from zero.data.dataset.columns import dataset_violations
 from zero.data.dataset.manifest import SPLITS, Dataset, ImportOptions, SplitFractions, SplitName
 from zero.data.dataset.options import parse_options
-from zero.data.dataset.reader import parts_of, read_dataset
+from zero.data.dataset.reader import read_part
 from zero.data.records import GameColumns, concatenate, game_record, read_records, write_columns, write_records
 from zero.data.samples import SampleGames, cumulative_weights, new_sample_batch, target_moves, write_batch
 from zero.data.sgf import read_sgf
@@ -37,7 +37,7 @@ from zero.games.position import new_history, new_position
 from zero.games.rules import go_rules
 from zero.lineage.imported import write_first_window
 from zero.search.streams import stream_of
-from zero.storage.files import file_ref, write_manifest
+from zero.storage.files import file_ref, read_manifest, write_manifest
 
 GAME = GoParams(name="go", size=9, komi=6.5)
 RULES = go_rules(9, 9, 6.5)
@@ -58,12 +58,12 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 
 def split_games(folder: Path, manifest: Dataset, split: SplitName) -> GameColumns:
-    return concatenate(parts_of(folder, manifest, split))
+    return concatenate(read_part(folder, manifest, file) for file in manifest.files if file.split == split)
 
 
 def all_games(folder: Path) -> GameColumns:
-    dataset = read_dataset(folder)
-    return concatenate(part for split in SPLITS for part in parts_of(folder, dataset, split))
+    dataset = read_manifest(folder, Dataset)
+    return concatenate(read_part(folder, dataset, file) for file in dataset.files)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def dataset(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_game_is_imported_rejected_or_a_duplicate(dataset):
-    manifest = read_dataset(dataset)
+    manifest = read_manifest(dataset, Dataset)
     assert manifest.num_read == 306
     assert sum(size.num_games for size in manifest.splits.values()) == 300
     assert manifest.rejected == {"broken SGF": 1, "another board size": 1, "no result": 1}
@@ -111,7 +111,7 @@ def test_every_game_is_imported_rejected_or_a_duplicate(dataset):
 
 
 def test_the_manifest_names_every_file(dataset):
-    manifest = read_dataset(dataset)
+    manifest = read_manifest(dataset, Dataset)
     refs = [ref for file in manifest.files for ref in (file.games, file.origins)]
     refs += [manifest.rejected_list, manifest.duplicates_list]
     assert {ref.path for ref in refs} | {"manifest.json"} == set(contents(dataset))
@@ -122,7 +122,7 @@ def test_the_manifest_names_every_file(dataset):
 
 
 def test_the_split_is_a_function_of_the_canonical_digest(dataset):
-    manifest = read_dataset(dataset)
+    manifest = read_manifest(dataset, Dataset)
     seen: set[str] = set()
     for file in manifest.files:
         digests = pq.read_table(dataset / file.origins.path).column("digest").to_pylist()
@@ -183,7 +183,7 @@ def test_a_forged_dataset_is_rejected_before_training(dataset, tmp_path, case):
     change, text = FORGERIES[case]
     workspace, folder = tmp_path, tmp_path / "games"
     shutil.copytree(dataset, folder)
-    manifest = read_dataset(folder)
+    manifest = read_manifest(folder, Dataset)
     file = next(file for file in manifest.files if file.split == "train")
     path = folder / file.games.path
     path.write_bytes(write_columns(change(read_records(path.read_bytes(), "games"))))
@@ -191,22 +191,22 @@ def test_a_forged_dataset_is_rejected_before_training(dataset, tmp_path, case):
     files = tuple(forged if each == file else each for each in manifest.files)
     write_manifest(folder, manifest.model_copy(update={"files": files}))
     with pytest.raises(StorageError, match=re.escape(text) + ".*`zero import`"):
-        split_games(folder, read_dataset(folder), "train")
+        split_games(folder, read_manifest(folder, Dataset), "train")
     params = made_params().model_copy(update={"dataset": "games", "game": GAME})
     with pytest.raises(StorageError, match=re.escape(text)):
         write_first_window(workspace, params, made_origin("replay", 0))
 
 
 def test_a_file_is_that_of_the_writer_of_records(dataset):
-    manifest = read_dataset(dataset)
+    manifest = read_manifest(dataset, Dataset)
     for file in manifest.files:
-        (columns,) = [part for part in parts_of(dataset, manifest, file.split) if part.num_games == file.num_games][:1]
+        columns = read_part(dataset, manifest, file)
         records = [game_record(columns, index) for index in range(columns.num_games)]
         assert write_records(records) == (dataset / file.games.path).read_bytes()
 
 
 def test_training_draws_one_hot_targets_and_the_result_for_the_player_to_move(dataset):
-    games = split_games(dataset, read_dataset(dataset), "train")
+    games = split_games(dataset, read_manifest(dataset, Dataset), "train")
     samples = SampleGames(
         *(games.outcome, games.margin, games.ownership_offsets, games.ownership, games.move_offsets, games.actions),
         *(games.best_values, games.visit_offsets, games.visit_actions, games.visit_counts),
@@ -222,9 +222,9 @@ def test_training_draws_one_hot_targets_and_the_result_for_the_player_to_move(da
 
 
 def test_the_origins_have_the_header_of_each_game(dataset):
-    manifest = read_dataset(dataset)
+    manifest = read_manifest(dataset, Dataset)
     for file in manifest.files:
-        columns = next(part for part in parts_of(dataset, manifest, file.split))
+        columns = read_part(dataset, manifest, file)
         for index, row in enumerate(pq.read_table(dataset / file.origins.path).to_pylist()[: columns.num_games]):
             number = int(columns.black[index].removeprefix("black "))
             assert row["black_rating"] == f"{number % 9 + 1}d"
@@ -324,7 +324,7 @@ def test_without_any_game_there_is_no_dataset(tmp_path):
 def test_the_games_of_one_file_are_limited(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "GAMES_PER_FILE", 50)
     imported(tmp_path / "out", folder)
-    manifest = read_dataset(tmp_path / "out")
+    manifest = read_manifest(tmp_path / "out", Dataset)
     assert max(file.num_games for file in manifest.files) == 50
     for split in SPLITS:
         games = split_games(tmp_path / "out", manifest, split)
@@ -333,14 +333,14 @@ def test_the_games_of_one_file_are_limited(folder, tmp_path, monkeypatch):
 
 def test_a_damaged_dataset_is_not_read(dataset, tmp_path):
     copy = shutil.copytree(dataset, tmp_path / "copy")
-    manifest = read_dataset(copy)
+    manifest = read_manifest(copy, Dataset)
     path = copy / manifest.files[0].games.path
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(StorageError, match="is corrupt"):
         split_games(copy, manifest, "train")
     (copy / "manifest.json").write_text("{}")
     with pytest.raises(StorageError, match="is not a Dataset"):
-        read_dataset(copy)
+        read_manifest(copy, Dataset)
 
 
 @pytest.mark.parametrize(

@@ -79,10 +79,13 @@ def write_origins(games: Sequence[ImportedGame]) -> bytes:
 
 
 def dataset_violations(games: GameColumns, rules: Rules, opening_moves: int = 0) -> list[Violation]:
-    """Illegal moves, and everything else that `columns_of` does not write; empty if there is nothing."""
-    if games.num_actions != rules.num_actions:
-        text = f"its moves are out of {games.num_actions} actions, the game has {rules.num_actions}"
-        return [Violation("rules", int(games.game[0]), NO_MOVE, text)]
+    """Illegal moves, and everything else that `columns_of` does not write; empty if there is nothing.
+
+    Args:
+      games: as many actions as the game of the rules, see `zero.data.window.shard_mismatch`.
+      rules: those of the dataset.
+      opening_moves: moves at the start of each game without a policy target.
+    """
     found = adjudicate(rules, games)
     violations = [
         Violation(

@@ -1,18 +1,16 @@
 """The manifest of a dataset of imported games, and the options of an import. See docs/import.md for the format."""
 
 from operator import not_
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from zero.config.params import GameParams
-from zero.storage.manifests import FileRef, Manifest
+from zero.config.params import Fraction, GameParams
+from zero.storage.manifests import FileRef, GamesFile, Manifest
 
 SplitName = Literal["train", "validation", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
 REJECTED_FILE, DUPLICATES_FILE = "rejected.jsonl", "duplicates.jsonl"
-
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class SplitFractions(Manifest):
@@ -39,19 +37,14 @@ class ImportOptions(Manifest):
     """Moves at the start of each game that were drawn at random; they have no policy target."""
 
 
-class DatasetFile(Manifest):
-    """A part of a split: one Parquet file of games and one of their origins."""
+class DatasetFile(GamesFile):
+    """A part of a split: one Parquet file of games, numbered from 0 in the split, and one of their origins."""
 
     split: SplitName
     games: FileRef
     """Parquet in the columns of `zero.data.records`."""
     origins: FileRef
     """Parquet with one row per game of `games`, in the same order: where it comes from, and its header."""
-    first_game: int
-    """Index of its first game in the split, from 0."""
-    num_games: int
-    num_positions: int
-    """Number of moves in all of its games."""
 
 
 class SplitSize(Manifest):

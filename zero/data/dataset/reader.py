@@ -1,37 +1,14 @@
 """Reads a dataset of imported games, for training and evaluation."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from zero.data.dataset.columns import dataset_violations
 from zero.data.dataset.manifest import Dataset, DatasetFile, SplitName
 from zero.data.records import GameColumns, Limits, read_records
-from zero.data.window import size_mismatch
+from zero.data.window import shard_mismatch
 from zero.errors import StorageError
-from zero.games.position import Rules
 from zero.games.rules import rules_of
-from zero.storage.files import checked_bytes, read_manifest
-
-
-def read_dataset(folder: Path) -> Dataset:
-    """The manifest of a dataset.
-
-    Raises:
-      StorageError: the folder is not a dataset of this version.
-    """
-    return read_manifest(folder, Dataset)
-
-
-def parts_of(folder: Path, dataset: Dataset, split: SplitName) -> Iterator[GameColumns]:
-    """The games of a split, file by file.
-
-    Raises:
-      StorageError: a file is missing or corrupt, or has games that an import does not make.
-    """
-    rules = rules_of(dataset.game)
-    for file in dataset.files:
-        if file.split == split:
-            yield read_part(folder, file, rules, dataset.options.opening_moves)
+from zero.storage.files import checked_bytes
 
 
 def files_of(folder: Path, dataset: Dataset, split: SplitName) -> tuple[DatasetFile, ...]:
@@ -46,18 +23,19 @@ def files_of(folder: Path, dataset: Dataset, split: SplitName) -> tuple[DatasetF
     return files
 
 
-def read_part(folder: Path, file: DatasetFile, rules: Rules, opening_moves: int) -> GameColumns:
+def read_part(folder: Path, dataset: Dataset, file: DatasetFile) -> GameColumns:
     """The games of one file, replayed by the rules: a dataset and its manifest may come from someone else.
 
     Raises:
       StorageError: the file is missing or corrupt, or has games that an import does not make.
     """
-    path = folder / file.games.path
+    path, rules = folder / file.games.path, rules_of(dataset.game)
     num_values = file.num_positions + file.num_games
-    columns = read_records(checked_bytes(file.games, folder), str(path), Limits(file.num_games, num_values, num_values))
-    if mismatch := size_mismatch(columns, file.num_games, file.num_positions, file.first_game, rules):
+    limits = Limits(file.num_games, num_values, num_values)
+    columns = read_records(checked_bytes(file.games, folder), str(path), limits)
+    if mismatch := shard_mismatch(columns, file, rules):
         raise StorageError(f"{path}: {mismatch}; get it again with `dvc checkout --force`")
     # Illegal moves would break the board, and a kernel that replays them might never return.
-    if violations := dataset_violations(columns, rules, opening_moves):
+    if violations := dataset_violations(columns, rules, dataset.options.opening_moves):
         raise StorageError(f"{path}: {violations[0]}; import the games again with `zero import`")
     return columns

@@ -3,18 +3,19 @@
 import re
 from typing import NamedTuple
 
+from zero.data.sgf import FORFEIT, OUT_OF_TIME
 from zero.storage.manifests import RESIGNATION
 
-SCORE, TIME, FORFEIT, UNKNOWN_END = "score", "time", "forfeit", "unknown"
-"""Ends of imported games besides RESIGNATION: the players counted; time; forfeit; a winner without a reason."""
+SCORE, UNKNOWN_END = "score", "unknown"
+"""Ends of imported games besides RESIGNATION, OUT_OF_TIME and FORFEIT: counted; a winner without a reason."""
 NO_SCORE = {
     "": UNKNOWN_END,
     "r": RESIGNATION,
     "res": RESIGNATION,
     "resign": RESIGNATION,
     "resignation": RESIGNATION,
-    "t": TIME,
-    "time": TIME,
+    "t": OUT_OF_TIME,
+    "time": OUT_OF_TIME,
     "f": FORFEIT,
     "forf": FORFEIT,
     "forfeit": FORFEIT,
