@@ -40,6 +40,27 @@ worker.main(Store(sys.argv[1]))
 """
 
 
+IMPORTS_TORCH = """
+import os, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            print(os.environ.get("CUBLAS_WORKSPACE_CONFIG"), os.environ.get("GOMP_SPINCOUNT"))
+
+sys.meta_path.insert(0, Finder())
+from zero.stages import worker
+from zero.stages.spec import ShardSpec
+from zero.storage.store import Store
+
+spec = ShardSpec.model_validate_json(sys.argv[1])
+try:
+    worker.play_into_store(spec, Store(sys.argv[2]))
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
 class CountingStore(Store):
     """A store in memory, which gets the requests that an object store would get."""
 
@@ -48,6 +69,22 @@ class CountingStore(Store):
     def _retry(self, request: Callable[[], T]) -> T:
         self.num_requests += 1
         return super()._retry(request)
+
+
+def test_the_environment_is_set_before_torch_is_imported(tmp_path: Path) -> None:
+    params, store = smoke_params(), Store(str(tmp_path))
+    spec = plan_shards(params, "selfplay", 1, (put_network(store, params),))[0]
+    device = params.profile.model_copy(update={"device": "cuda", "backend": "torch"})
+    text = spec.model_copy(update={"device": device}).model_dump_json()
+    env = {
+        name: value for name, value in os.environ.items() if name not in ("CUBLAS_WORKSPACE_CONFIG", "GOMP_SPINCOUNT")
+    }
+    command = [sys.executable, "-c", IMPORTS_TORCH, text, store.url]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    # Without a GPU the error is that there is none, with one that the specification is of another profile.
+    assert done.stdout.split("\n")[:2] in ([":4096:8 1000", "ParamsError"], [":4096:8 1000", "LineageError"]), (
+        done.stderr
+    )
 
 
 def test_a_process_that_computes_with_all_instructions_plays_no_shard_of_avx2(
