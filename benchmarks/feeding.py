@@ -140,7 +140,8 @@ def main(
     buffering. A setting that needs more cores than the machine has is not measured. Exit status 1 if a setting fails.
     """
     latency = {"fixed_us": fixed_us, "position_us": position_us}
-    counts = [numbers_of(text) for text in (processes, threads, games)]
+    given = {"--processes": processes, "--threads": threads, "--games": games}
+    counts = [numbers_of(option, text) for option, text in given.items()]
     settings = [each for each in itertools.product(*counts) if min(each[:2]) == 1]
     machine = describe_machine()
     os.environ.update(ONE_THREAD)

@@ -382,7 +382,7 @@ def main(
         confirmation_games=confirmation_games,
     )
     if not report:
-        wanted, limits = numbers_of(seeds), SeedLimits(generations, hours, final_match)
+        wanted, limits = numbers_of("--seeds", seeds), SeedLimits(generations, hours, final_match)
         experiment = new_experiment(preset, ",".join(change or []), strength)
         busy = f"another process runs the experiment in {where}; wait for it, or give another --folder"
         for name in HIDDEN.split():

@@ -62,8 +62,8 @@ def changed(params: Params, changes: str) -> Params:
         raise ParamsError(f"{changes!r}: {error.errors()[0]['msg']}") from None
 
 
-def numbers_of(text: str) -> tuple[int, ...]:
-    """Different whole numbers from a list separated by commas.
+def numbers_of(option: str, text: str) -> tuple[int, ...]:
+    """Different whole numbers from a list separated by commas, the value of an option.
 
     Raises:
       ParamsError: the text has another format.
@@ -71,7 +71,7 @@ def numbers_of(text: str) -> tuple[int, ...]:
     try:
         return tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
-        raise ParamsError(f"{text!r}: give whole numbers separated by commas, such as 1,2") from None
+        raise ParamsError(f"{option} {text!r}: give whole numbers separated by commas, such as 1,2") from None
 
 
 def selfplay_settings(params: Params) -> PlaySettings:

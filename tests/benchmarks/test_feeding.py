@@ -78,5 +78,5 @@ def test_the_command_measures_each_setting(tmp_path):
     rows = read_results(tmp_path / "out.json").rows
     assert [row.name for row in rows] == ["1x1-16-single", "1x1-16-double"]
     assert all(row.figure and row.figure.median > 0 for row in rows)
-    with pytest.raises(ParamsError, match="'one': give whole numbers separated by commas"):
+    with pytest.raises(ParamsError, match="--threads 'one': give whole numbers separated by commas"):
         main("1", "one", "16")

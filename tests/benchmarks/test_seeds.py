@@ -250,7 +250,7 @@ def test_report_runs_nothing(tmp_path):
     ("arguments", "message"),
     [
         (["--report"], "has no results.json"),
-        (["--seeds", "1,x"], "give whole numbers"),
+        (["--seeds", "1,x"], "--seeds '1,x': give whole numbers"),
         (["--preset", "smoke"], "a puct root does not use considered_actions"),
         (["--options", "considered_actions=999"], "considered_actions '999'"),
         (["--options", "pass_wins=maybe"], "pass_wins 'maybe'"),
@@ -285,9 +285,9 @@ def test_options_are_checked_against_the_root_of_the_champion():
 
 
 def test_seeds_are_different_whole_numbers():
-    assert numbers_of("3, 1,3") == (3, 1)
-    with pytest.raises(ParamsError, match="'1,': give whole numbers"):
-        numbers_of("1,")
+    assert numbers_of("--seeds", "3, 1,3") == (3, 1)
+    with pytest.raises(ParamsError, match="--seeds '1,': give whole numbers"):
+        numbers_of("--seeds", "1,")
 
 
 def test_the_gpu_command_makes_a_generation_and_computes_its_rate(project, tmp_path, monkeypatch):
