@@ -17,7 +17,7 @@ DIGESTS = {
     "go9-gpu": "9b3263bc1c41e788",
     "go9-laptop": "1c20bde5df0bfd40",
     "go9-paper": "df1dca4a34dbc56e",
-    "go9-simple": "d9d54586c1bb6e6f",
+    "go9-simple": "65a0875ad79eccc2",
     "go9-supervised": "af937eb580c528d0",
     "gomoku8": "1d7c6bb3cd229a0e",
     "gomoku8-simple": "cf2d7e169f0d2bf1",
