@@ -279,7 +279,7 @@ def open_report(folder: Path, device: Device) -> Report:
 
 def main(
     folder: Annotated[Path | None, typer.Option(help="Folder of the report; by default .zero/gpu.")] = None,
-    minutes: Annotated[float, typer.Option(min=0.0, help="Begin no section that may end later.")] = 30.0,
+    minutes: Annotated[float, typer.Option(min=0.0, help="Skip each section that may end later than this.")] = 30.0,
     sections: Annotated[str, typer.Option(help=f"Some of {','.join(SECTIONS)}; by default all.")] = "",
     fake: Annotated[bool, typer.Option("--fake", help="Test the command on the CPU, with tiny networks.")] = False,
 ) -> None:

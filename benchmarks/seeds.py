@@ -363,7 +363,7 @@ def main(
     ] = False,
     report: Annotated[bool, typer.Option("--report", help="Run nothing; report the results so far.")] = False,
 ) -> None:
-    """Trains a preset from nothing with several seeds, and reports how long each takes to the levels of GNU Go.
+    """Trains a preset from a random network with several seeds, and reports when each beats GNU Go.
 
     An opponent is reached when the champion scores 55 % both in a probe and in a confirmation, which is a match with
     another seed. Only the weakest opponent that is not reached is probed. The clock of a seed has the wall time of its

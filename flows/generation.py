@@ -47,7 +47,7 @@ def run_name() -> str:
 
 @flow(name="zero-generation", flow_run_name=run_name, persist_result=True, result_serializer="json")
 def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> PromotionDecision:
-    """One turn of the loop: play, learn, and let the better player stay; `executor` instead of that of params.yaml."""
+    """Makes one generation of a lineage and records it. `executor` replaces the one of params.yaml."""
     workspace = find_workspace(home_dir(), lineage)
     with writer_lock(workspace), open_store(workspace) as store, Progress(lineage, get_run_logger().info) as progress:
         tag_run(lineage)

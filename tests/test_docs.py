@@ -82,6 +82,14 @@ def test_results_and_decisions_are_pages(site: Path) -> None:
     assert len(list(site.glob("decisions/*/index.html"))) == len(list((ROOT / "docs/decisions").iterdir()))
 
 
+def test_the_example_of_a_player_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs/api.md").read_text(), re.DOTALL)
+    (example,) = (each for each in examples if "open_session" in each)
+    exec(example, {})
+    assert re.fullmatch(r"[A-J][1-9]|pass", capsys.readouterr().out.strip())
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_on_a_page_exist(page: Path) -> None:
     text = page.read_text()

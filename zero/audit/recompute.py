@@ -28,7 +28,7 @@ from zero.storage.vcs import dvc, environment, git
 NOTES_FILE = "zero-reproduce.json"
 OUT_KINDS = ("outs", "metrics", "plots")
 HIDDEN = ("MLFLOW_TRACKING_URI", "ZERO_PROGRESS", "ZERO_WRITER")
-"""The project's settings that a command in a clone must not use."""
+"""Environment variables of the project that a command in a clone must not inherit."""
 
 
 class Notes(Manifest):

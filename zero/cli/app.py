@@ -124,7 +124,7 @@ def show(result: BaseModel, as_json: bool, tables: Iterable["Table"] = (), lines
 
 @contextmanager
 def tracking_is_optional(remedy: str) -> Iterator[None]:
-    """Turns an error of tracking into a warning with `remedy`: the result itself is already on disk."""
+    """Logs an error of tracking as a warning with `remedy`, because the result is already on disk."""
     try:
         yield
     except ZeroError as error:

@@ -133,7 +133,7 @@ def _key(path: Path | None) -> bytes | None:
 def reproduce(
     tag: Annotated[str, typer.Argument(help="A generation, such as go9/gen-0012.", autocompletion=complete_tag)],
     sample: Annotated[
-        int, typer.Option(min=0, help="Only replay this many random shards of self-play and of the match.")
+        int, typer.Option(min=0, help="Only play this many random shards of self-play and of the match again.")
     ] = 0,
     keep: Annotated[
         Path | None, typer.Option(help="Keep the clone in this folder; a second call continues an interrupted one.")

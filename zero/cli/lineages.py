@@ -245,7 +245,7 @@ def checkout(
 def rollback(lineage: Lineage, tag: Tag, as_json: Json = False) -> None:
     """Continues a lineage from one of its earlier generations: champion, trainee and window are restored.
 
-    The rollback is recorded as a generation; nothing is deleted. Code and parameters do not change. Can be repeated.
+    The rollback is recorded as a generation; nothing is deleted. Code and parameters do not change.
     """
     from zero.lineage.rollback import rollback as roll_back
     from zero.lineage.workspace import writer_lock

@@ -25,7 +25,7 @@ PLAYER_HELP = (
     "`go9`, `go9/gen-0012,simulations=800`, `raw:go9`, `shipped:go9`, a weight file, `models:/zero-go9@champion`, "
     "`gnugo:10`, `leelaz:weights.txt`, `gtp:COMMAND`, `rollout:5000` or `random`."
 )
-STRONGER_HELP = f"{PLAYER_HELP} `go9` starts the stronger one of the lineage's champion and the shipped player."
+STRONGER_HELP = f"{PLAYER_HELP} `go9` starts the stronger of the lineage's champion and the shipped player."
 Openings = Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")]
 Seed = Annotated[int, typer.Option(help="Seed of openings, searches and engines.")]
 Komi = Annotated[float | None, typer.Option(help="Komi; by default that of the player's parameters.")]
@@ -200,7 +200,7 @@ def compare(
     games: Annotated[int, typer.Option(min=2, help="Games of each match, an even number.")] = 100,
     openings: Openings = 4,
     simulations: Annotated[
-        int | None, typer.Option(min=0, help="Simulations per move; by default those of gating, 0: the raw networks.")
+        int | None, typer.Option(min=0, help="Simulations per move; by default those of gating. 0: the raw networks.")
     ] = None,
     dataset: Annotated[
         Path | None, typer.Option(help="Dataset whose test split is used, instead of each lineage's own.")
@@ -247,7 +247,7 @@ def curves(
     """Draws rating, accuracy of moves and error of outcomes over a training, as in figure 3 of the paper.
 
     Ratings are those of `zero elo`. Held-out games are the test split of a dataset, games of GNU Go on 9x9, or else the
-    self-play of the next generation; what `zero evaluate` has not computed yet is computed.
+    self-play of the next generation; missing results of `zero evaluate` are computed.
     """
     from zero.evaluation.curves import curves_table, lineage_curves, write_curves
     from zero.progress import progress_of
@@ -356,7 +356,7 @@ def gtp(
     size: Annotated[int | None, typer.Option(help="Size of the first board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Time limit per move; the search also ends at its simulations; set these high.")
+        float | None, typer.Option(help="Time limit per move. The search also ends at its simulations, so set many.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:

@@ -54,7 +54,7 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
 def train() -> None:
     """Executes the training that it reads from standard input, as printed by `zero plan training`.
 
-    It trains from the store into the store, in a folder from which the next run resumes an interrupted training.
+    It reads the window from the store and writes the challenger to it. The next run resumes an interrupted training.
     """
     from zero.stages.remote_training import TrainingSpec, train_into_store
 
@@ -74,7 +74,7 @@ def train() -> None:
 @app.command(rich_help_panel=SHARDS)
 def plan(
     stage: Annotated[Literal["selfplay", "training", "gating"], typer.Argument(help="The stage to plan.")],
-    missing: Annotated[bool, typer.Option("--missing", help="Only those that are not in the store.")] = False,
+    missing: Annotated[bool, typer.Option("--missing", help="Only those without a result in the store.")] = False,
     ahead: Annotated[
         bool, typer.Option("--next", help="Self-play of the next generation; needs selfplay.overlap = true.")
     ] = False,

@@ -27,7 +27,7 @@ def selfplay() -> None:
 
 @app.command(rich_help_panel=STAGES)
 def replay() -> None:
-    """Stage 2: selects the window of games for training."""
+    """Stage 2: checks the new games against the data contract and adds them to the training window."""
     from zero.stages.replay import run
 
     with _stage("replay") as (inputs, store):

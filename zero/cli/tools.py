@@ -35,9 +35,9 @@ def import_games(
     min_rating: Annotated[
         str | None, typer.Option(help="Rating that both players must have: a rank (`3d`, `5k`, `1p`) or a number.")
     ] = None,
-    min_moves: Annotated[int, typer.Option(min=1, help="Shortest game.")] = 10,
+    min_moves: Annotated[int, typer.Option(min=1, help="Moves of the shortest game that is accepted.")] = 10,
     opening_moves: Annotated[
-        int, typer.Option(min=0, help="Moves at the start of a game that were drawn at random: not to be learned.")
+        int, typer.Option(min=0, help="Random moves at the start of each game, which a training does not learn.")
     ] = 0,
     split: Annotated[str, typer.Option(help="Fractions for train, validation and test.")] = "0.8,0.1,0.1",
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 1,

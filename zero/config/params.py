@@ -261,9 +261,8 @@ class ReplayParams(Section):
     window_games: PositiveInt = 500_000
     """Most recent self-play games to sample from: 500,000 in the paper."""
     window_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Share of the lineage's games in the window until it is full, but at least the newest generation. With 0.5 the
-    window soon drops the games of the first, nearly random players. 1 as in the paper: all games up to
-    `window_games`."""
+    """Share of the lineage's games that the window holds: at most `window_games`, at least the newest generation. With
+    0.5 the window soon drops the games of the first, nearly random players. 1, as in the paper: all games."""
 
 
 class LearningRateStep(Section):

@@ -115,7 +115,7 @@ def tune(
     seed: int = 1,
     progress: Progress | None = None,
 ) -> tuple[Tuning, Response, Path]:
-    """Plays trials until `num_games` games are played in this tuning, those of earlier calls included.
+    """Plays trials until this tuning has `num_games` games, including those of earlier calls.
 
     Args:
       home: the project's folder.
@@ -167,7 +167,7 @@ def tune(
 
 
 def next_value(tuning: Tuning) -> float:
-    """The value of the next trial, which depends on the trials so far alone."""
+    """The value of the next trial; it depends only on the earlier trials."""
     import optuna  # seconds
 
     spec, number = tuning.spec, len(tuning.trials)

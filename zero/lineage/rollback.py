@@ -220,7 +220,7 @@ def _write_record(
 
 
 def rewrite_window_manifest(folder: Path, lineage: str, restored: RestoredState) -> None:
-    """Gives the new lineage the source's window: the same games under a manifest of its own."""
+    """Writes the new lineage's manifest of the source's window; the games are the same."""
     window = read_manifest(folder / OLD_WINDOW_DIR, Window)
     origin = Origin(
         stage="branch",

@@ -270,7 +270,7 @@ def check_state_folder(home: Path, workspace: Path) -> None:
 
 
 def remove_stage_files(folder: Path) -> None:
-    """Removes the files in git of the previous generation's stages; a commit without stages has none of them."""
+    """Removes the previous generation's stage files that git tracks, because a commit without stages has none."""
     for name in STAGE_FILES:
         path = folder / name
         if path.is_dir():

@@ -35,7 +35,7 @@ MEBIBYTE = 2**20
 
 
 class HostBuffers(NamedTuple):
-    """Pinned host memory for one batch in flight, which a transfer can use asynchronously."""
+    """Pinned host memory for one batch in flight; without pinning, transfers would not be asynchronous."""
 
     bits: Tensor
     prior: Tensor

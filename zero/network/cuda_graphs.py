@@ -23,12 +23,12 @@ def capture(
     pool: Any = None,
     after_warm_up: Callable[[], None] = lambda: None,
 ) -> tuple[torch.cuda.CUDAGraph, Result]:
-    """Captures `run`, which must wait for nothing.
+    """Captures `run` as a CUDA graph. `run` must not synchronise with the device.
 
     Args:
       run: the computation; its tensors keep their addresses in the graph.
       stream: where it runs.
-      pool: memory that several graphs share; None: a pool of its own.
+      pool: memory that several graphs share; None: the graph has its own.
       after_warm_up: called between the warm-up and the capture, on the same stream.
 
     Returns:

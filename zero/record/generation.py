@@ -134,7 +134,7 @@ class Generation:
 
     @property
     def cache(self) -> DataCache:
-        """DVC's cache, which stores its data. Only for a generation in git, not for a work tree."""
+        """DVC's cache with the data of the generation. A work tree has none."""
         return self._committed.cache
 
     @property

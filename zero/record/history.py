@@ -86,7 +86,7 @@ class LineageHistory(NamedTuple):
 
 
 def known_lineages(home: Path) -> list[str]:
-    """Names of all lineages of which the project has a branch, a workspace or a tag."""
+    """Names of all lineages that have a branch, a workspace or a tag in the project."""
     names = git(home, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").split()
     branches = {match[1] for match in map(BRANCH_PATTERN.match, names) if match}
     tags = git(home, "for-each-ref", "--format=%(refname:strip=2)", "refs/tags/*/gen-*").split()

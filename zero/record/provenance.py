@@ -188,7 +188,7 @@ def attestation_bytes(attestation: Attestation) -> bytes:
 
 
 def attestation_digest(payload: bytes) -> str:
-    """SHA-256 (hex) of a signed attestation, by which the ledger and the next generation name it."""
+    """SHA-256 (hex) of a signed attestation. The ledger and the next attestation refer to it by this digest."""
     return sha256_bytes(payload)
 
 

@@ -29,7 +29,7 @@ FEWEST_GAMES = 20
 
 
 class ResignationTraces(NamedTuple):
-    """Values of the G calibration games, with M moves in all, that decide when a player resigns."""
+    """Values that decide when a player resigns, for G calibration games with M moves in total."""
 
     value: np.ndarray  # [M] float32, the greater of root value and best child's value; +inf where no one may resign
     mover: np.ndarray  # [M] int8, +1 Black, -1 White

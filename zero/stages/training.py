@@ -109,7 +109,7 @@ def run(inputs: Inputs, progress: Progress | None = None) -> Checkpoint:
 
 
 def sample_games(columns: GameColumns) -> SampleGames:
-    """The columns of games that training samples are made of.
+    """Columns of the games from which the sampler makes training samples.
 
     Raises:
       StorageError: the games have no policy target.

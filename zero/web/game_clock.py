@@ -34,19 +34,19 @@ class GameClock:
         return max(0.0, self._left[colour] - used)
 
     def run(self, colour: int | None) -> None:
-        """Lets the time of this player pass from now on; None: of no one."""
+        """Starts the clock of this player and stops the other clock; None: stops both."""
         if self.running is not None:
             self._left[self.running] = self.left(self.running)
         self.running, self._since = colour, self._now()
 
     def move(self, colour: int) -> None:
-        """Adds the increment after a move of this player, and stands still."""
+        """Stops both clocks, and adds the increment after a move of this player."""
         self.run(None)
         self._left[colour] += self.increment_seconds
         self._history.append(self._left.copy())
 
     def set_moves(self, num_moves: int) -> None:
-        """Goes back to the time at an earlier position, and stands still. Moves of a file that are new cost no time."""
+        """Stops both clocks and restores the times of an earlier position. New moves from a file take no time."""
         self.run(None)
         del self._history[num_moves + 1 :]
         self._history += self._history[-1:] * (num_moves + 1 - len(self._history))

@@ -150,7 +150,7 @@ class GameIndex:
         self._pending, self._error = 0, ""
 
     def find(self, chosen: GameFilter, offset: int = 0, limit: int = 200) -> tuple[int, list[GameRow]]:
-        """The number of games that match, and some of them: by lineage, then the newest generation first."""
+        """Number of games that match, and `limit` of them from `offset` on: by lineage, the newest generation first."""
         known = self._known()
         rows = [
             row

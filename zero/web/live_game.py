@@ -186,7 +186,7 @@ class LiveGame:
             self._set_moves(self._board.actions[: turns[-1]] if turns else self._board.actions)
 
     def hint(self) -> None:
-        """Requests the move that the analysis, or else an engine of the game, would play.
+        """Requests the move that the analysis would play or, without an analysis, an engine of the game.
 
         Raises:
           ZeroError: the game is over, an engine is to move, or there is no engine.

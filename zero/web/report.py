@@ -93,7 +93,7 @@ class ReportGames(Manifest):
 
 
 class FrequentOpening(Manifest):
-    """The first moves of some games, up to the symmetries of the board."""
+    """A sequence of first moves, up to the symmetries of the board, and its share of the games."""
 
     moves: tuple[tuple[int, int], ...]
     """Colour (0 Black, 1 White) and action of each move."""
