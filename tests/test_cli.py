@@ -166,7 +166,15 @@ def test_make_generation_shows_that_shards_are_submitted_again(home: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "status"), [((), 0), (("--help",), 0), (("status", "other"), 1), (("statsu",), 2), (("match", "a"), 2)]
+    ("words", "status"),
+    [
+        ((), 0),
+        (("--help",), 0),
+        (("status", "other"), 1),
+        (("statsu",), 2),
+        (("match", "a"), 2),
+        (("gtp", "random", "--seconds", "-1"), 2),
+    ],
 )
 def test_the_exit_status(home: Path, words: tuple[str, ...], status: int) -> None:
     done = zero(home, *words, check=False, ZERO_HOME=str(home), PYTHONPATH=str(SOURCE_DIR))

@@ -12,16 +12,19 @@ from typer.testing import CliRunner
 from tests.end_to_end.lineages import Lineage
 from tests.made_games import made_records
 from zero.cli.app import app
+from zero.config.params import GoParams
 from zero.data.dataset.columns import columns_of
 from zero.data.dataset.manifest import ImportedGame
 from zero.data.records import GameColumns, read_records, write_records
 from zero.errors import LineageError, ParamsError
 from zero.evaluation.openings import (
+    Openings,
     corners_of,
     lineage_openings,
     most_frequent,
     opening_moves,
     openings_png,
+    openings_tables,
 )
 from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules
@@ -135,6 +138,23 @@ def test_shares_are_of_all_games(recorded: Lineage) -> None:
     for index in range(2):
         assert sum(each.shares[index] for each in openings) == pytest.approx(1.0)
     assert openings_png(found).startswith(b"\x89PNG")
+
+
+def test_shares_of_corners_are_of_corners() -> None:
+    kinds = ("opening", "corner")
+    found = [most_frequent(RULES, kind, [Counter([((0, 20),)])], [1], 1)[0] for kind in kinds]
+    openings = Openings(
+        lineage="go9",
+        game=GoParams(name="go", size=9, komi=7.0),
+        num_moves=1,
+        generations=(1,),
+        num_games=(1,),
+        frequencies=tuple(found),
+    )
+    assert [table.title for table in openings_tables(openings)] == [
+        "openings of go9: share of the games with so many moves",
+        "corners of go9: share of the corners with so many moves",
+    ]
 
 
 def test_bad_input(recorded: Lineage) -> None:

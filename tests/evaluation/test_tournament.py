@@ -133,7 +133,9 @@ def test_a_match_that_fails_is_listed_and_the_others_are_played(home: Path, monk
 def test_repeated_games_are_said(home: Path) -> None:
     found = play_tournament(home, PLAYERS[1:], 4)
     few = found.model_copy(update={"pairings": (found.pairings[0].model_copy(update={"unique_games": 1}),)})
-    assert tournament_lines(few) == ["3 of 4 games repeat another one; give --openings 4 for different games"]
+    assert tournament_lines(few) == ["3 of 4 games repeat another one; raise --openings above 0 for different games"]
+    later = few.model_copy(update={"opening_moves": 4})
+    assert tournament_lines(later) == ["3 of 4 games repeat another one; raise --openings above 4 for different games"]
 
 
 def test_groups_without_games_between_them_are_said(home: Path) -> None:

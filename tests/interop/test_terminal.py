@@ -232,6 +232,13 @@ def test_leaving_reports_unsaved_moves():
     assert "not saved" not in play("quit")[0]
 
 
+def test_a_resignation_after_the_game_was_saved_is_not_saved(tmp_path):
+    lines = ("C3", f"save {tmp_path / 'game.sgf'}", "resign")
+    assert "Left after 1 moves, which are not saved" in play(*lines, people=(BLACK, WHITE))[0]
+    again = play(*lines, f"save {tmp_path / 'game.sgf'}", people=(BLACK, WHITE))[0]
+    assert "not saved" not in again and read_sgf((tmp_path / "game.sgf").read_text()).result == "B+R"
+
+
 def test_ctrl_c_warns_once_and_then_leaves():
     screen, prompts = play("C3", KeyboardInterrupt, "D3", KeyboardInterrupt, KeyboardInterrupt, people=(BLACK, WHITE))
     assert screen.count("Ctrl-C once more leaves") == 2

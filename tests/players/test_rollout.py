@@ -158,6 +158,26 @@ def test_it_beats_random_moves(rules):
     assert sum(won) >= 95
 
 
+def test_a_search_that_ctrl_c_left_behind_does_not_see_later_moves(monkeypatch):
+    """Ctrl-C ends `choose`, while its search goes on in its thread: it never ended on a board that changed."""
+
+    def search_beside_the_game(rules, positions, history, *others):
+        before = [array.copy() for array in (*positions, *history)]
+        for action in (12, 13):
+            player.play(0, action)
+        for array, old in zip((*positions, *history), before, strict=True):
+            np.testing.assert_array_equal(array, old)
+        return search(rules, positions, history, *others)
+
+    player = RolloutPlayer(BOARDS["go 5x5"], 10, 1, seed=1)
+    player.begin([0, 1])
+    expected = player.choose([1])
+    monkeypatch.setattr("zero.players.rollout.search", search_beside_the_game)
+    monkeypatch.setattr("zero.players.rollout.stream_of", lambda seed, generation, name, game: stream_of(1, 0, name, 1))
+    assert player.choose([0]) == expected
+    player.close()
+
+
 def test_it_is_named_by_its_playouts():
     player = RolloutPlayer(BOARDS["go 5x5"], 300, 1, seed=8)
     player.close()

@@ -45,6 +45,7 @@ def test_an_argument_is_replaced(text):
         ("raw:go9,simulations=8", "raw has: none"),
         ("", "does not name a player; write for example go9"),
         ("raw:", "does not name a player"),
+        ("random:5", "'random:5': random has no setting; write random"),
     ],
 )
 def test_an_unknown_option_is_rejected(text, message):

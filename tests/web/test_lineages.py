@@ -86,6 +86,7 @@ def test_the_list_has_every_lineage_and_names_a_broken_one(get):
     assert "is not a ledger entry" in found["broken"]["error"] and found["broken"]["last"] is None
     assert found["go9"]["num_generations"] == 5 and found["go9"]["champion_generation"] == 4
     assert found["kid"]["source"] == "go9/gen-0001" and found["kid"]["last"]["tag"] == "kid/gen-0002"
+    assert found["go9"]["last"] == get("/api/lineages/go9").json()["nodes"][-1]
     assert found["kid"]["warnings"], "its champion is the random network"
 
 

@@ -188,6 +188,19 @@ def test_the_list_and_the_ladder(url, page):
     expect(page.get_by_role("img", name="Ratings of the champions over games of self-play")).to_be_visible()
 
 
+def test_ladders_with_different_anchors_are_not_comparable(url, page):
+    found = page.request.get(f"{url}api/ladder").json()
+    page.route("**/api/ladder", lambda route: route.fulfill(json=found))
+    note = page.get_by_text("only ratings of one game with the same anchor can be compared")
+    for references, notes in ((("GNU Go", "GNU Go"), 0), (("GNU Go", "rollout MCTS"), 1)):
+        for ladder, reference in zip(found["ladders"], references, strict=True):
+            ladder["scales"][0] |= {"reference": reference, "is_anchor": True}
+        page.goto(f"{url}#/ladder")
+        page.reload()
+        expect(page.get_by_role("heading", name="Ratings of the champions")).to_be_visible()
+        expect(note).to_have_count(notes)
+
+
 def test_a_score_of_a_tournament_opens_its_games(url, page):
     page.goto(f"{url}#/ladder")
     page.get_by_role("table", name="Tournament: go").get_by_role("link").first.click()

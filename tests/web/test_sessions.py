@@ -218,6 +218,7 @@ def test_a_game_can_begin_with_a_file(page):
         ("C[has no KM[0\\]]", 0.5),
         ("KM[]", 0.5),
         ("KM[0]", 0.0),
+        ("KM[375]", 0.5),
     ],
 )
 def test_the_komi_of_a_file_counts_if_it_has_one(page, properties, komi):
@@ -521,7 +522,10 @@ def test_commands_and_files_are_no_players_of_the_page(page, spec):
         ({"white": "shipped:nobody"}, "unknown shipped player 'nobody'"),
         ({"white": "nobody"}, "unknown lineage 'nobody'"),
         ({"black": "shipped:go9", "white": "shipped:gomoku8"}, "the players are for different games: go and gomoku"),
-        ({"white": "shipped:go9", "game": GO5}, "the players are for different games: size 9 and 5"),
+        (
+            {"white": "shipped:go9", "game": GO5},
+            "the players are for different games: size 9 and 5; choose players for Go 5×5",
+        ),
         ({"white": "random", "game": {"name": "go", "size": 50}}, "game.go.size 50: Input should be less than"),
         ({"white": "random", "seconds": 0}, "seconds 0: Input should be greater than 0"),
         ({}, "white"),

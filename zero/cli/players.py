@@ -356,7 +356,8 @@ def gtp(
     size: Annotated[int | None, typer.Option(help="Size of the first board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Time limit per move. The search also ends at its simulations, so set many.")
+        float | None,
+        typer.Option(min=0, help="Time limit per move. The search also ends at its simulations, so set many."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:

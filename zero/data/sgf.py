@@ -337,6 +337,11 @@ def parse_komi(text: str) -> float | None:
     return float(match[0].replace(",", ".")) if match else None
 
 
+def usable_komi(komi: float | None, num_points: int) -> float | None:
+    """The komi of a file to go on with; None if it has none, or more than the points of the board (as in `KM[375]`)."""
+    return komi if komi is not None and abs(komi) <= num_points else None
+
+
 def _komi(text: str) -> float | None:
     if not text:
         return None

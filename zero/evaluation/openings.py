@@ -213,9 +213,9 @@ def openings_tables(openings: Openings) -> Iterator[Table]:
         rows = [each for each in openings.frequencies if each.kind == kind]
         if not rows:
             continue
-        table = Table(
-            title=f"{kind}s of {openings.lineage}: share of the games with so many moves", title_justify="left"
-        )
+        what = "games" if kind == "opening" else "corners"
+        title = f"{kind}s of {openings.lineage}: share of the {what} with so many moves"
+        table = Table(title=title, title_justify="left")
         table.add_column("moves")
         for column in ("first in", "most in", "share there", f"in generation {newest}"):
             table.add_column(column, justify="right")

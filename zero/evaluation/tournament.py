@@ -178,7 +178,8 @@ def tournament_lines(tournament: Tournament) -> list[str]:
     games = sum(pairing.num_games for pairing in tournament.pairings)
     unique = sum(pairing.unique_games for pairing in tournament.pairings)
     if unique < games:
-        lines.append(f"{games - unique} of {games} games repeat another one; give --openings 4 for different games")
+        more = f"raise --openings above {tournament.opening_moves} for different games"
+        lines.append(f"{games - unique} of {games} games repeat another one; {more}")
     if (groups := len(rate((pairing.score for pairing in tournament.pairings), {}))) > 1:
         lines.append(f"{groups} groups of players have no games between them; their ratings cannot be compared")
     return lines

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zero.data.sgf import DEFAULT_SIZE, Node, main_lines, parse_komi, point_to_action, unescape
+from zero.data.sgf import DEFAULT_SIZE, Node, main_lines, parse_komi, point_to_action, unescape, usable_komi
 from zero.errors import ZeroError
 from zero.games.position import BLACK, WHITE, Rules
 from zero.games.rules import TRAITS
@@ -101,7 +101,8 @@ def load_setup(text: str, game: int, before_move: int | None = None) -> Loaded:
             break
         moves.append(Move(COLOUR_OF[name], _point(game, size, point)))
     turns = [values[-1].strip().upper() for node in nodes for name, values in node if name == "PL" and values]
-    return Loaded(size, _komi(root, size), tuple(stones), COLOUR_OF.get(turns[0][:1]) if turns else None, tuple(moves))
+    komi = usable_komi(parse_komi(root.get("KM", "")), size * size)
+    return Loaded(size, komi, tuple(stones), COLOUR_OF.get(turns[0][:1]) if turns else None, tuple(moves))
 
 
 def game_of(loaded: Loaded, rules: Rules) -> Game:
@@ -146,9 +147,3 @@ def _point(game: int, size: int, text: str) -> int:
     if (action := point_to_action(game, size, size, text)) is None:
         raise ZeroError(f"{text!r} is not a point of a {size}x{size} board")
     return action
-
-
-def _komi(root: dict[str, str], size: int) -> float | None:
-    """Komi of a file; None if it is missing, not a number, or more than the points of the board (as in `KM[375]`)."""
-    komi = parse_komi(root.get("KM", ""))
-    return komi if komi is not None and abs(komi) <= size * size else None

@@ -236,6 +236,7 @@ class TerminalGame:
     def _resign(self, colour: int) -> None:
         self._check_not_over()
         self._resigned = colour
+        self._num_saved = 0  # the saved file lacks the result
         self._say(f"{drawing.NAMES[colour]} resigns.")
         self._show_result()
 

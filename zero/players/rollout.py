@@ -162,10 +162,12 @@ class RolloutPlayer:
 
     def _search(self, game: int) -> Reply:
         board = self._boards[game]
+        # Copies: Ctrl-C ends `choose` but not this search, and the game may go on meanwhile.
+        positions, history = Position(*map(np.copy, board.positions)), History(*map(np.copy, board.history))
         stream = stream_of(self._seed, 0, f"rollout move {len(board.actions)}", game)
         space = self._workspaces.get()
         try:
-            return Reply(search(self._rules, board.positions, board.history, space, stream, self._num_playouts))
+            return Reply(search(self._rules, positions, history, space, stream, self._num_playouts))
         finally:
             self._workspaces.put(space)
 

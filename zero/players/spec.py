@@ -117,6 +117,8 @@ def parse_player(text: str) -> PlayerSpec:
             hint = did_you_mean(name, list(known))
             raise ParamsError(f"{text!r}: unknown option {pair!r}{hint}; {kind} has: {', '.join(known) or 'none'}")
         options[name] = value
+    if kind == "random" and argument:
+        raise ParamsError(f"{text!r}: random has no setting; write random")
     if not argument and kind in ("network", "raw", "leelaz"):
         raise ParamsError(f"{text!r} does not name a player; write for example go9, raw:go9/gen-0012 or gnugo:10")
     return PlayerSpec(text, kind, argument, options)

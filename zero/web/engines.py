@@ -62,7 +62,7 @@ class Engines:
             if other is not None and other != game:
                 raise ParamsError(
                     f"the players are for different games: {difference(game, other)}; choose players for "
-                    f"{board_title(game)}"
+                    f"{board_title(given or game)}"
                 )
         return game.model_copy(update={"komi": komi}) if komi is not None else game
 

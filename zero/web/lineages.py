@@ -132,37 +132,35 @@ def lineage_graph(home: Path, lineage: str) -> LineageGraph:
             lineage=lineage,
             head=line_digest(last.read_entry()),
             game=last.params.game.name if last.params else None,
-            nodes=tuple(_nodes(generations)),
+            nodes=tuple(map(_node, generations, [None, *generations])),
             branches=tuple(_branches(home, lineage)),
             warnings=tuple(warning_lines(last)),
         )
 
 
-def _nodes(generations: list[Generation]) -> Iterator[Node]:
-    parent = None
-    for generation in generations:
-        entry = generation.read_entry()
-        decision, match = entry.decision, entry.decision.match if entry.decision else None
-        selfplay = generation.selfplay_metrics if decision else None
-        training = training_values(generation) if decision else {}
-        yield Node(
-            generation=generation.number,
-            tag=generation.tag,
-            kind=entry.kind,
-            promoted=decision.promoted if decision else None,
-            champion_generation=entry.champion_generation,
-            parent=entry.source.tag if entry.source else parent,
-            score=match.score if match else None,
-            interval=match_interval(match) if match else None,
-            threshold=decision.threshold if decision else None,
-            verdict=generation.health.verdict if decision and generation.health else None,
-            value_loss=training.get("value_loss"),
-            constant_value_loss=training.get("constant_value_loss"),
-            explained_variance=training.get("explained_variance"),
-            games=selfplay.num_games if selfplay else None,
-            game_length=selfplay.mean_length if selfplay else None,
-        )
-        parent = generation.tag
+def _node(generation: Generation, before: Generation | None) -> Node:
+    """A generation in the graph; `before`: the one before it in its ledger."""
+    entry = generation.read_entry()
+    decision, match = entry.decision, entry.decision.match if entry.decision else None
+    selfplay = generation.selfplay_metrics if decision else None
+    training = training_values(generation) if decision else {}
+    return Node(
+        generation=generation.number,
+        tag=generation.tag,
+        kind=entry.kind,
+        promoted=decision.promoted if decision else None,
+        champion_generation=entry.champion_generation,
+        parent=entry.source.tag if entry.source else before.tag if before else None,
+        score=match.score if match else None,
+        interval=match_interval(match) if match else None,
+        threshold=decision.threshold if decision else None,
+        verdict=generation.health.verdict if decision and generation.health else None,
+        value_loss=training.get("value_loss"),
+        constant_value_loss=training.get("constant_value_loss"),
+        explained_variance=training.get("explained_variance"),
+        games=selfplay.num_games if selfplay else None,
+        game_length=selfplay.mean_length if selfplay else None,
+    )
 
 
 def _branches(home: Path, lineage: str) -> Iterator[Branch]:
@@ -185,7 +183,7 @@ def _summary(home: Path, lineage: str) -> Summary:
                 num_generations=len(generations),
                 champion=last.champion,
                 champion_generation=last.champion_generation,
-                last=next(_nodes(generations[-1:])),
+                last=_node(generations[-1], generations[-2] if len(generations) > 1 else None),
                 source=first.source.tag if first.source else None,
                 warnings=tuple(warning_lines(generations[-1])),
             )

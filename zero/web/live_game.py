@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from zero.config.params import GameParams
-from zero.data.sgf import OUT_OF_TIME, SgfHead, moves_to_sgf, read_sgf, result
+from zero.data.sgf import OUT_OF_TIME, SgfHead, moves_to_sgf, read_sgf, result, usable_komi
 from zero.errors import MoveError, ZeroError
 from zero.games.coordinates import action_to_name
 from zero.games.position import BLACK, GO, WHITE, Rules
@@ -265,8 +265,9 @@ class LiveGame:
                 f"the file has a game of {TRAITS[loaded.game].title} {loaded.rows}×{loaded.columns}, this is "
                 f"{board_title(self._game)}; start a game on the board of the file"
             )
-        if loaded.komi is not None and rules.game == GO:
-            rules = rules._replace(komi=loaded.komi)
+        komi = usable_komi(loaded.komi, rules.num_points)
+        if komi is not None and rules.game == GO:
+            rules = rules._replace(komi=komi)
         board = Board(rules)
         for number, action in enumerate(loaded.actions, 1):
             try:

@@ -53,13 +53,14 @@ function curvesCard(ladders) {
   const box = ({ lineage }) =>
     el("label", {}, el("input", { type: "checkbox", checked: true, onchange: (event) => (shown[event.target.checked ? "add" : "delete"](lineage), draw()) }), lineage);
   requestAnimationFrame(draw);
-  const anchored = ladders.every(({ scales }) => scales.length === 1 && scales[0].is_anchor);
+  const scaleOf = ({ game, scales }) => (scales.length === 1 && scales[0].is_anchor ? JSON.stringify([game, scales[0].reference]) : null);
+  const isComparable = ladders.every((each) => scaleOf(each) !== null && scaleOf(each) === scaleOf(ladders[0]));
   return card(
     "Ratings of the champions",
     el("fieldset", { class: "toolbar" }, el("legend", {}, "over"), Object.keys(AXES).map(radio)),
     ladders.length > 1 && el("fieldset", { class: "toolbar" }, el("legend", {}, "lineages"), ladders.map(box)),
     container,
-    anchored || ladders.length === 1 ? null : el("p", { class: "muted" }, "Not all of these ladders have the same anchor: only ratings with the same reference can be compared."),
+    isComparable || ladders.length === 1 ? null : el("p", { class: "muted" }, "Not all of these ladders have the same game and anchor: only ratings of one game with the same anchor can be compared."),
     el("p", { class: "muted" }, "Bands are 95 % intervals. Points without costs or metrics are left out."),
   );
 }
