@@ -17,6 +17,7 @@ from zero.evaluation.ladder import (
     ANCHORS,
     Ladder,
     LadderRow,
+    OnScale,
     Result,
     champion_player,
     disambiguate,
@@ -144,6 +145,11 @@ def test_other_simulations_are_another_player_in_its_own_group(home, params):
     assert other.simulations == 50 and [point.generation for point in other.curve] == [1, 2]
     without = lineage_ladder(home, "tiny", simulations=51)
     assert without.curve == () and "no champion has games with that number of simulations" in lines_of(without)
+
+
+@pytest.mark.parametrize(("low", "high", "text"), [(-0.3, 20.4, "0 to 20"), (-40.6, -0.4, "-41 to 0"), (0, 0, "given")])
+def test_an_interval_has_no_negative_zero(low, high, text):
+    assert OnScale(elo=0, low=low, high=high).interval == text
 
 
 def test_of_two_precisions_the_curve_has_the_narrower_interval(home, params):

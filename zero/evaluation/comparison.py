@@ -115,7 +115,7 @@ def comparison_table(comparison: Comparison) -> Table:
                 each.network.heads,
                 f"{each.network.tower} {each.network.num_blocks}x{each.network.num_channels}",
             ),
-            *(f"{each.num_weights:,}", f"{each.num_steps:,}", f"{row.elo:.0f}"),
+            *(f"{each.num_weights:,}", f"{each.num_steps:,}", f"{row.elo:z.0f}"),
             row.interval,
             *("·", "·") if test is None else (f"{test.policy_accuracy:.1%}", f"{test.value_error:.3f}"),
         )

@@ -93,7 +93,7 @@ class OnScale(Manifest):
     @property
     def interval(self) -> str:
         """The interval as text."""
-        return "given" if self.low == self.high else f"{self.low:.0f} to {self.high:.0f}"
+        return "given" if self.low == self.high else f"{self.low:z.0f} to {self.high:z.0f}"
 
 
 class LadderRow(OnScale):

@@ -27,13 +27,13 @@ def ladder_tables(ladder: Ladder) -> Iterator[Table]:
     """A table for each group, the strongest player first."""
     for group, scale in enumerate(ladder.scales):
         title = f"ladder of {ladder.lineage}" + (f", group {group + 1}" if len(ladder.scales) > 1 else "")
-        table = Table(title=f"{title}: {scale.reference} = {scale.elo:.0f}", title_justify="left")
+        table = Table(title=f"{title}: {scale.reference} = {scale.elo:z.0f}", title_justify="left")
         table.add_column("player")
         for column in ("rating", "95 % interval", "games", "opponents"):
             table.add_column(column, justify="right", no_wrap=True)
         for row in ladder.rows:
             if row.group == group:
-                table.add_row(row.entry.name, f"{row.elo:.0f}", row.interval, f"{row.games:g}", str(row.opponents))
+                table.add_row(row.entry.name, f"{row.elo:z.0f}", row.interval, f"{row.games:g}", str(row.opponents))
         yield table
 
 

@@ -164,7 +164,7 @@ def tournament_tables(tournament: Tournament) -> tuple[Table, Table]:
         ratings.add_column(column, justify="right", no_wrap=True)
     scores = {pairing.players: pairing for pairing in tournament.pairings}
     for number, row in enumerate(tournament.standings, 1):
-        ratings.add_row(str(number), row.name, f"{row.elo:.0f}", row.interval, f"{row.points / row.games:.1%}")
+        ratings.add_row(str(number), row.name, f"{row.elo:z.0f}", row.interval, f"{row.points / row.games:.1%}")
         crosstable.add_column(str(number), justify="right", no_wrap=True)
     for number, row in enumerate(tournament.standings, 1):
         crosstable.add_row(str(number), *(_cell(scores, row.key, other.key) for other in tournament.standings))

@@ -45,7 +45,7 @@ function curvesCard(ladders) {
         { mark: { type: "line", point: { size: 25 } }, encoding: { y: { ...y, field: "elo" }, tooltip: [{ field: "tag" }, { field: "elo", format: ".0f" }, { field: "low", format: ".0f" }, { field: "high", format: ".0f" }, { field: "games" }] } },
       ],
     };
-    const last = chosen.filter(({ curve }) => curve.length).map(({ lineage, curve }) => `${lineage}: ${curve.at(-1).elo.toFixed(0)} after generation ${curve.at(-1).generation}`);
+    const last = chosen.filter(({ curve }) => curve.length).map(({ lineage, curve }) => `${lineage}: ${integer(curve.at(-1).elo)} after generation ${curve.at(-1).generation}`);
     container.replaceChildren(el("div", {}));
     chart(container.firstChild, spec, `Ratings of the champions over ${title} with 95 % intervals. ${last.join("; ")}.`);
   };
