@@ -179,6 +179,7 @@ def test_a_session_searches_with_the_options_of_its_spec(home):
 @pytest.mark.parametrize(
     "option, message",
     [
+        ("simulations=" + "9" * 5000, "simulations must be an integer from 0 to 1000000"),
         ("simulations=-1", "simulations must be an integer from 0 to 1000000, got '-1'"),
         ("root=best", "root 'best': Input should be 'puct' or 'gumbel'"),
         ("considered_actions=363", "considered_actions '363': Input should be less than or equal to 362"),

@@ -31,6 +31,7 @@ SEARCH_OPTIONS = {
     "c_puct": "puct",
 }
 """Search parameters that a spec can change, by their names in `params.yaml`, with the root rule that reads each."""
+MAX_DIGITS = 18
 OPTIONS = {
     "network": ("simulations", "resign", *SEARCH_OPTIONS),
     "raw": (),
@@ -89,7 +90,8 @@ class PlayerSpec(NamedTuple):
         return threshold
 
     def _int(self, name: str, value: str, lowest: int, highest: int) -> int:
-        if not value.isdecimal() or not lowest <= int(value) <= highest:
+        # The length first: Python does not convert thousands of digits.
+        if not value.isdecimal() or len(value) > MAX_DIGITS or not lowest <= int(value) <= highest:
             raise ParamsError(f"{self.text!r}: {name} must be an integer from {lowest} to {highest}, got {value!r}")
         return int(value)
 
