@@ -9,6 +9,7 @@ import typer
 from benchmarks.feeding import FakeDevice, fed, law_text, main, new_row, predicted
 from benchmarks.results import Row, Spread, read_results
 from benchmarks.setting import changed, params_of
+from tests.benchmarks.commands import cells
 from tests.parameters import preset
 from zero.errors import ParamsError
 from zero.search.evaluator import AsyncEvaluator
@@ -65,10 +66,7 @@ def test_a_prediction_needs_both_figures():
         Row(name=name, work="", unit="", figure=None if x is None else Spread(median=x, low=x, high=x))
         for name, x in figures.items()
     ]
-    (line,) = law_text(rows).splitlines()[2:]
-    assert [cell.strip() for cell in line.split("|")[1:-1]] == [
-        *("64-double", "threads", "100", "200", "400", "800", "1,600"),
-    ]
+    assert cells(law_text(rows))[2:] == [["64-double", "threads", "100", "200", "400", "800", "1,600"]]
 
 
 def test_the_command_measures_each_setting(tmp_path):
