@@ -22,7 +22,8 @@ from benchmarks.gpu import (
 )
 from benchmarks.gpu_device import NEEDED_MIB, Device, TorchFacts, checked_device, read_driver
 from benchmarks.gpu_work import network_flops
-from benchmarks.results import Row, Spread, describe_machine, rows_named
+from benchmarks.harness import spread_of
+from benchmarks.results import describe_machine, rows_named
 from tests.benchmarks.commands import cells, exit_status
 from tests.network.networks import as_images, random_planes
 from tests.parameters import preset
@@ -162,8 +163,8 @@ def test_a_row_is_measured_with_its_bound(monkeypatch, tmp_path, name):
 
     def measure(row, profile, seconds, repeats):
         measured.append(row)
-        rival = spread(3.0) if row.against else None
-        return Row(name=row.name, work=row.work, unit=row.unit, figure=spread(2.0), rival=row.rival, rival_figure=rival)
+        rival = spread_of([3.0]) if row.against else None
+        return row.model_copy(update={"figure": spread_of([2.0]), "rival_figure": rival})
 
     monkeypatch.setattr(gpu, "measure", measure)
     device, params = Device(name="NVIDIA H200"), preset("go9-gpu")
@@ -177,10 +178,6 @@ def test_a_row_is_measured_with_its_bound(monkeypatch, tmp_path, name):
     assert [(figure.name, figure.value) for figure in section.figures] == rows
     flops = network_flops(params) * (3 if name == "gpu-training" else 1)
     assert {figure.bound for figure in section.figures} == {989.0 if name == "gpu-matmul" else 700e12 / flops}
-
-
-def spread(median: float) -> Spread:
-    return Spread(median=median, low=median, high=median)
 
 
 def test_the_sections_run_on_the_fake_device(monkeypatch, tmp_path):
