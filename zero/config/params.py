@@ -537,6 +537,7 @@ def read_params_text(folder: Path) -> str:
 
 def overlap_of(text: str) -> bool:
     """`selfplay.overlap` of a parameters file of any version, even one that this version cannot validate."""
+    # As `Params` reads it: the field is strict, so no other value means True.
     return section_of(text, "selfplay").get("overlap") is True
 
 

@@ -198,8 +198,9 @@ def curves_png(curves: Curves, over: Axis = "hours", spread: bool = False) -> by
             draw_band(panel, long, min((xs[-1] for xs, _ in long), default=0.0))
     for number, (name, elo) in enumerate(sorted(curves.opponents.items(), key=lambda item: -item[1])):
         panels[0].axhline(elo, color="black", lw=0.8, ls="--")
-        side = "top" if number % 2 else "bottom"
+        side = "top" if number % 2 else "bottom"  # in turn, so that names of near ratings do not overlap
         panels[0].annotate(name, (0.01, elo), xycoords=("axes fraction", "data"), ha="left", va=side, fontsize=7)
+    # A lineage has the same colour in all panels, so one legend is enough.
     for panel in panels:
         if panel.get_legend_handles_labels()[0]:
             panel.legend(fontsize=7)

@@ -223,7 +223,7 @@ def backfill(
         def positions(number: int) -> Positions:
             return _self_play_positions(available[number])
 
-        @lru_cache(2)
+        @lru_cache(2)  # GNU Go's games and the test split
         def foreign(games: str, game: GameParams) -> Positions:
             if games == GNUGO:
                 return gnugo_positions(game)
