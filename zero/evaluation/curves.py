@@ -178,8 +178,8 @@ def curves_png(curves: Curves, over: Axis = "hours", spread: bool = False) -> by
     panels = figure.subplots(1, 3)
     quantities: tuple[tuple[str, Callable[[ChampionPoint], tuple[float, ...] | None]], ...] = (
         ("rating (95 % interval)", lambda point: point.rating),
-        ("accuracy of moves (%)", lambda point: point.held_out and (100 * point.held_out.policy_accuracy,)),
-        ("squared error of outcomes", lambda point: point.held_out and (point.held_out.value_error,)),
+        ("accuracy of moves (%)", lambda point: (100 * point.held_out.policy_accuracy,) if point.held_out else None),
+        ("squared error of outcomes", lambda point: (point.held_out.value_error,) if point.held_out else None),
     )
     for panel, (label, values) in zip(panels, quantities, strict=True):
         panel.set(xlabel=AXES[over], ylabel=label)
