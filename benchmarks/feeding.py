@@ -15,8 +15,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from benchmarks.harness import ONE_THREAD, Work, measure
-from benchmarks.results import FAILED, Results, Row, Side, Spread, describe_machine, markdown, results_text, run_command
+from benchmarks.harness import ONE_THREAD, Work, measure, spread_of
+from benchmarks.results import FAILED, Results, Row, Side, describe_machine, markdown, results_text, run_command
 from benchmarks.selfplay import PREPARING_SECONDS, selfplay_with
 from benchmarks.setting import ON_CPU, numbers_of
 from zero.config.params import Params
@@ -42,6 +42,7 @@ class FakeDevice:
 
     def __init__(self, params: Params, fixed: float, position: float) -> None:
         """Draws the answers; both times are in seconds."""
+        # Slots are rounded up to a multiple of the parts, so a batch can have a few more rows.
         rules, rows = rules_of(params.game), params.selfplay.num_slots + SMALLEST_BATCH * params.profile.search_threads
         draws = np.random.default_rng(0)
         powers = np.exp(POLICY_SCALE * draws.standard_normal((rows, rules.num_actions), np.float32))
@@ -99,7 +100,7 @@ def new_row(preset: str, processes: int, threads: int, games: int, is_double: bo
             work="feeding:fed", preset=preset, changes=changes, cores=(threads,) * processes, arguments=dict(latency)
         ),
         rival="the devices alone (computed)",
-        rival_figure=Spread(median=limit, low=limit, high=limit),
+        rival_figure=spread_of([limit]),
     )
 
 

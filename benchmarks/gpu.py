@@ -22,8 +22,8 @@ import typer
 
 from benchmarks.gpu_device import Device, find_device
 from benchmarks.gpu_work import Memory, Profile, memory, network_flops, profile, shard_digest
-from benchmarks.harness import measure
-from benchmarks.results import PROJECT_DIR, Side, Spread, describe_machine, markdown, number, rows_named, run_command
+from benchmarks.harness import measure, spread_of
+from benchmarks.results import PROJECT_DIR, Side, describe_machine, markdown, number, rows_named, run_command
 from benchmarks.seeds import read_experiment
 from benchmarks.setting import ON_CPU, changed, params_of
 from zero.config.params import Params
@@ -326,7 +326,7 @@ def _in_child(work: Callable[[Params], Any], params: Params) -> Any:
 
 
 def _digits(value: float) -> str:
-    return number(Spread(median=value, low=value, high=value))
+    return number(spread_of([value]))
 
 
 if __name__ == "__main__":

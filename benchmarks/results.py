@@ -122,6 +122,7 @@ def describe_machine() -> dict[str, Any]:
             libraries[name] = version(name)
     commit = ""
     with contextlib.suppress(LineageError):  # outside a git checkout
+        # All tags are excluded: always the hash, with `-dirty` if files were changed.
         commit = git(PROJECT_DIR, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*").strip()
     cpu = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     return {

@@ -129,6 +129,7 @@ class SeedRun:
         """Makes the next generation, or completes it."""
         number = self.record.newest + 1
         with self._clock():
+            # A call that was killed may have tagged the generation, but not recorded it here.
             if newest_tagged(self._home, self._lineage) < number:
                 wait_until_free(self._workspace)
                 self._zero("prepare", self._lineage)

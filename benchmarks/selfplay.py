@@ -72,6 +72,7 @@ class TimedHalf(HalfBatch):
         Raises:
           TimeIsUpError: the deadline is over. No search runs at this point.
         """
+        # At least one batch, however short the measurement.
         if time.perf_counter() >= self.deadline and self.num_evaluations:
             raise TimeIsUpError
         self.num_evaluations += sum(int(part.batch.num_requests[0]) for part in self._parts_to_count)

@@ -114,6 +114,7 @@ def measured(params: Params, pids: dict[str, int], crew: Workers, play: Callable
 
     ended = threading.Event()
     killer = threading.Thread(target=crew.replace_every, args=(every, ended))
+    # Not a monotonic clock: it is compared with the times in receipts, which other processes write.
     before, load_before, began = used(), prefect_load(folder), time.time()
     killer.start()
     try:

@@ -64,15 +64,21 @@ def smoke() -> dict[str, Any]:
 
 def with_value(name: str, value: Any) -> dict[str, Any]:
     """A valid file with one parameter set, or removed if the value is `...`."""
+    return with_values({name: value})
+
+
+def with_values(values: dict[str, Any]) -> dict[str, Any]:
+    """As `with_value`, for several parameters."""
     tree = smoke()
-    *path, last = name.split(".")
-    section = tree
-    for part in path:
-        section = section[part]
-    if value is ...:
-        del section[last]
-    else:
-        section[last] = value
+    for name, value in values.items():
+        *path, last = name.split(".")
+        section = tree
+        for part in path:
+            section = section[part]
+        if value is ...:
+            del section[last]
+        else:
+            section[last] = value
     return tree
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from zero.config.settings import PROGRESS_OFF, Settings
+from zero.config.settings import is_quiet, setting
 
 if TYPE_CHECKING:
     from rich.progress import Task
@@ -33,10 +33,10 @@ def progress_of(stage: str, unit: str) -> Iterator[Progress]:
       stage: name of the stage.
       unit: what is counted, such as `games`.
     """
-    if Settings().progress == "json":
+    if setting("ZERO_PROGRESS") == "json":
         yield _json_reporter(stage)
         return
-    if Settings().progress == PROGRESS_OFF:
+    if is_quiet():
         yield lambda done, total: None
         return
     from rich import progress as rich_progress

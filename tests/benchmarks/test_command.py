@@ -17,9 +17,9 @@ from benchmarks.results import (
     read_results,
     results_text,
     rows_named,
-    run_command,
 )
 from benchmarks.setting import ON_CPU, params_of
+from tests.benchmarks.commands import cells, exit_status
 from zero.storage.files import write_manifest
 
 EARLIER = PROJECT_DIR / "benchmarks/results/two-xeon-cores.json"
@@ -48,19 +48,6 @@ def run_of(*rows: Row, cpu: str = "Zen 4", seconds: float = 5.0) -> Results:
     return Results(machine=machine, settings=settings, rows=rows)
 
 
-def cells(text: str) -> list[list[str]]:
-    """The cells of the rows of a Markdown table."""
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")][2:]
-
-
-def main(monkeypatch, *words):
-    """Exit status of the command in this process."""
-    monkeypatch.setattr(sys, "argv", ["benchmarks", *words])
-    with pytest.raises(SystemExit) as end:
-        run_command(program.main, "benchmarks")
-    return end.value.code
-
-
 def test_a_short_run_is_printed_written_and_compared(tmp_path):
     out = tmp_path / "folder" / "run.json"
     words = ["--rows", "gpu-10x128,search,memory-9x9", "--seconds", "0.01", "--repeats", "2", "--out", str(out)]
@@ -77,8 +64,8 @@ def test_a_short_run_is_printed_written_and_compared(tmp_path):
     assert memory is not None and 0.1 < memory.median < 10
     assert by_name["gpu-10x128"].figure or by_name["gpu-10x128"].note == "no GPU (an NVIDIA driver)"
     assert results.machine["cores"] == len(os.sched_getaffinity(0)) and results.settings["repeats"] == 2
-    assert [each[0] for each in cells(done.stdout.split("note:")[0])] == [f"`{name}`" for name in by_name]
-    assert cells(done.stdout.split("note:")[-1])[0][:3] == ["search", "264,724", f"{search.median:,.0f}"]
+    assert [each[0] for each in cells(done.stdout.split("note:")[0])[2:]] == [f"`{name}`" for name in by_name]
+    assert cells(done.stdout.split("note:")[-1])[2][:3] == ["search", "264,724", f"{search.median:,.0f}"]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +77,7 @@ def test_a_short_run_is_printed_written_and_compared(tmp_path):
     ],
 )
 def test_an_error_is_one_line(words, message, monkeypatch, capsys):
-    assert main(monkeypatch, *words) == 1
+    assert exit_status(monkeypatch, program.main, "benchmarks", *words) == 1
     out, err = capsys.readouterr()
     assert err.startswith(f"benchmarks: {message}")
     assert err.count("\n") == 1
@@ -148,7 +135,7 @@ def test_a_row_has_work_figure_rival_ratio_and_target():
     rows = (row("selfplay", 9_175, 2.5, target="ratio >= 2.0"), row("gpu", None, target="ratio >= 1", note="no GPU"))
     text = results_text(run_of(*rows, row("memory", 0.987), row("startup", 31.25)))
     assert text.startswith("cpu Zen 4, cores 2, load 0.25, ") and "numba 0.68.1" in text and "seconds 5.0" in text
-    selfplay, gpu, memory, startup = cells(text)
+    selfplay, gpu, memory, startup = cells(text)[2:]
     assert selfplay == [
         "`selfplay`", "work of selfplay", "9,175 simulations/s", "the rival: 3,670", "2.50 (2.25, 3.00)",
         "ratio >= 2.0", "yes",
@@ -161,7 +148,7 @@ def test_two_runs_are_compared_row_by_row():
     old = run_of(row("search", 200_000), row("selfplay", 100, 2.0), row("gone", 1), row("gpu", 5))
     new = run_of(row("search", 250_000), row("selfplay", 90, 2.2), row("new", 1), row("gpu", None))
     assert "note" not in comparison_text(old, new)
-    assert cells(comparison_text(old, new)) == [
+    assert cells(comparison_text(old, new))[2:] == [
         ["search", "200,000", "250,000", "simulations/s", "1.25", "", ""],
         ["selfplay", "100", "90.0", "simulations/s", "0.90", "2.00", "2.20"],
         ["gpu", "5.00", "–", "simulations/s", "", "", ""],

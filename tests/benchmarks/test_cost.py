@@ -1,12 +1,11 @@
 """The computed cost of presets: against the measured cost of `go9-laptop`, in the documentation, and in the presets."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.cost import CPU, GPU, MINUTE, PLANS, cost, main, params_of, table
-from benchmarks.results import run_command
+from tests.benchmarks.commands import cells, exit_status
 
 ROOT = Path(__file__).parents[2]
 SELFPLAY_EVALUATIONS, MATCH_EVALUATIONS, SECONDS = 3.838e6, 1.286e6, 231
@@ -40,10 +39,7 @@ def test_the_learning_rates_fit_the_plan(name):
 
 def test_a_given_rate_replaces_that_of_the_gpu_and_a_preset_without_a_plan_is_one_line(monkeypatch, capsys):
     for words, status in ((["go9-gpu", "--evaluations", "100000"], 0), (["go9-paper"], 1)):
-        monkeypatch.setattr(sys, "argv", ["cost", *words])
-        with pytest.raises(SystemExit) as end:
-            run_command(main, "cost")
-        assert (end.value.code or 0) == status
+        assert exit_status(monkeypatch, main, "cost", *words) == status
     out, error = capsys.readouterr()
-    assert any(line.startswith("| evaluations/s in self-play") and "100,000" in line for line in out.splitlines())
+    assert ["evaluations/s in self-play", "100,000"] in cells(out)
     assert error == f"cost: no plan for 'go9-paper'; presets with a plan: {', '.join(PLANS)}\n"

@@ -7,8 +7,10 @@ import pytest
 import typer
 
 from benchmarks.feeding import FakeDevice, fed, law_text, main, new_row, predicted
-from benchmarks.results import Row, Spread, read_results
+from benchmarks.harness import spread_of
+from benchmarks.results import Row, read_results
 from benchmarks.setting import changed, params_of
+from tests.benchmarks.commands import cells
 from tests.parameters import preset
 from zero.errors import ParamsError
 from zero.search.evaluator import AsyncEvaluator
@@ -62,13 +64,9 @@ def test_the_law_continues_the_figures_of_one_core_and_two(one, two, eight):
 def test_a_prediction_needs_both_figures():
     figures = {"1x1-64-double": 100.0, "1x2-64-double": 200.0, "1x1-64-single": 50.0, "2x1-64-double": None}
     rows = [
-        Row(name=name, work="", unit="", figure=None if x is None else Spread(median=x, low=x, high=x))
-        for name, x in figures.items()
+        Row(name=name, work="", unit="", figure=None if x is None else spread_of([x])) for name, x in figures.items()
     ]
-    (line,) = law_text(rows).splitlines()[2:]
-    assert [cell.strip() for cell in line.split("|")[1:-1]] == [
-        *("64-double", "threads", "100", "200", "400", "800", "1,600"),
-    ]
+    assert cells(law_text(rows))[2:] == [["64-double", "threads", "100", "200", "400", "800", "1,600"]]
 
 
 def test_the_command_measures_each_setting(tmp_path):

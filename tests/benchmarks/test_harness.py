@@ -11,12 +11,12 @@ import pytest
 from benchmarks import harness
 from benchmarks.harness import measure, rate, spread_of, started
 from benchmarks.results import FAILED, Row, Side
+from benchmarks.setting import ON_CPU
 from tests.clock import Clock
 from zero.errors import WorkerError
 
 OURS, RIVAL = Side(work="ours"), Side(work="rival")
 ROW = Row(name="row", work="", unit="s", ours=OURS, against=RIVAL)
-CPU = {"device": "cpu", "backend": "torch", "precision": "fp32", "isa": "native", "selfplay_threads": 1}
 PROCESS = Side(work="search:memory")
 
 
@@ -41,7 +41,7 @@ def turns(monkeypatch):
 def test_sides_alternate_after_a_short_round(turns):
     order, figures = turns
     figures |= {"ours": [9, 1, 1], "rival": [9, 1, 1]}
-    measure(ROW, CPU, 4.0, 2)
+    measure(ROW, ON_CPU, 4.0, 2)
     assert order == [
         *(("ours", 0.5), ("rival", 0.5)),
         *(("ours", 4.0), ("rival", 4.0), ("ours", 4.0), ("rival", 4.0)),
@@ -50,7 +50,7 @@ def test_sides_alternate_after_a_short_round(turns):
 
 def test_a_ratio_is_computed_within_a_round(turns):
     turns[1].update(ours=[1000, 10, 60, 90], rival=[1, 10, 20, 90])
-    measured = measure(ROW, CPU, 4.0, 3)
+    measured = measure(ROW, ON_CPU, 4.0, 3)
     assert measured.ratio is not None and measured.figure is not None and measured.rival_figure is not None
     assert (measured.ratio.low, measured.ratio.median, measured.ratio.high) == (1.0, 1.0, 3.0)
     assert measured.figure.median / measured.rival_figure.median == 3.0  # the ratio of the medians
@@ -58,7 +58,7 @@ def test_a_ratio_is_computed_within_a_round(turns):
 
 def test_a_row_without_a_rival_has_no_ratio(turns):
     turns[1].update(ours=[1000, 10, 60, 90])
-    measured = measure(ROW.model_copy(update={"against": None}), CPU, 4.0, 3)
+    measured = measure(ROW.model_copy(update={"against": None}), ON_CPU, 4.0, 3)
     assert measured.figure == spread_of([10, 60, 90])
     assert measured.ratio is None and measured.rival_figure is None
 
@@ -68,11 +68,11 @@ def test_a_row_that_fails_or_cannot_be_measured_has_a_note(monkeypatch):
         raise WorkerError("the child died")
 
     monkeypatch.setattr(harness, "started", fail)
-    assert measure(ROW, CPU, 0.01, 1).note == f"{FAILED}the child died"
+    assert measure(ROW, ON_CPU, 0.01, 1).note == f"{FAILED}the child died"
     needy = ROW.model_copy(update={"needs": {"no-such-program": "an apt package"}})
-    assert measure(needy, CPU, 0.01, 1).note == "no no-such-program (an apt package)"
+    assert measure(needy, ON_CPU, 0.01, 1).note == "no no-such-program (an apt package)"
     many = ROW.model_copy(update={"ours": Side(work="ours", cores=(1, 10_000))})
-    assert measure(many, CPU, 0.01, 1).note == "fewer than 10001 cores"
+    assert measure(many, ON_CPU, 0.01, 1).note == "fewer than 10001 cores"
 
 
 def test_a_rate_is_a_count_per_second(monkeypatch):
@@ -85,7 +85,7 @@ def test_a_rate_is_a_count_per_second(monkeypatch):
 def test_a_child_stays_on_its_core_and_ends_with_its_block():
     affinity = os.sched_getaffinity(0)
     before = children()
-    with started(PROCESS, CPU) as work:
+    with started(PROCESS, ON_CPU) as work:
         assert work(0.01) == work(0.01) > 0.0
         (child,) = {pid for pid in children() - before if b"resource_tracker" not in command_of(pid)}
         assert os.sched_getaffinity(child) == {max(affinity)}
@@ -96,13 +96,13 @@ def test_a_child_stays_on_its_core_and_ends_with_its_block():
 def test_the_figures_of_several_processes_are_added():
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one core only")
-    with started(PROCESS, CPU) as one, started(PROCESS.model_copy(update={"cores": (1, 1)}), CPU) as two:
+    with started(PROCESS, ON_CPU) as one, started(PROCESS.model_copy(update={"cores": (1, 1)}), ON_CPU) as two:
         assert two(0.01) == 2 * one(0.01)
 
 
 def test_a_killed_child_is_an_error():
     before = children()
-    with started(PROCESS, CPU) as work:
+    with started(PROCESS, ON_CPU) as work:
         for pid in children() - before:
             if b"resource_tracker" not in command_of(pid):
                 os.kill(pid, signal.SIGKILL)

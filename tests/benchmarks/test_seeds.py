@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from benchmarks import gpu, seeds
-from benchmarks.results import PROJECT_DIR, run_command
+from benchmarks.results import PROJECT_DIR
 from benchmarks.seed_report import (
     CURVE_FILE,
     RESULTS_FILE,
@@ -34,6 +34,7 @@ from benchmarks.seeds import (
     read_generation,
 )
 from benchmarks.setting import numbers_of
+from tests.benchmarks.commands import exit_status
 from tests.end_to_end.lineages import ALWAYS
 from tests.made_generations import made_match
 from zero.config.params import parse_params, preset_text
@@ -266,10 +267,8 @@ def test_report_runs_nothing(tmp_path):
     ],
 )
 def test_invalid_arguments_are_one_line(tmp_path, arguments, message, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["seeds", *arguments, "--folder", str(tmp_path / "new")])
-    with pytest.raises(SystemExit) as end:
-        run_command(seeds.main, "seeds")
-    assert end.value.code == 1 and message in capsys.readouterr().err.splitlines()[-1]
+    assert exit_status(monkeypatch, seeds.main, "seeds", *arguments, "--folder", str(tmp_path / "new")) == 1
+    assert message in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "new").exists()
 
 

@@ -10,7 +10,7 @@ from benchmarks.leela_zero import searches
 from benchmarks.results import rows_named
 from benchmarks.search import MEBIBYTE, arrays_of, first_simulation, memory, new_part, play_first_moves, search
 from benchmarks.selfplay import GAMES_PER_SLOT, mixed_parts, network_alone, selfplay, selfplay_with
-from benchmarks.setting import changed, params_of, selfplay_settings
+from benchmarks.setting import ON_CPU, changed, params_of, selfplay_settings
 from benchmarks.training import batches, learner, made_games, plain, plain_losses
 from tests.clock import Clock
 from tests.oracle.leelaz import needs_leelaz
@@ -23,8 +23,6 @@ from zero.network.learner import Learner
 from zero.network.profile import flush_denormals
 from zero.network.weights import new_network
 from zero.search.evaluator import UniformEvaluator
-
-CPU = {"device": "cpu", "backend": "torch", "precision": "fp32", "isa": "native", "selfplay_threads": 1}
 
 
 @pytest.fixture
@@ -49,7 +47,7 @@ class CountingEvaluator(UniformEvaluator):
 def test_search_counts_the_simulations_of_the_first_moves(name):
     side = rows_named(name)[0].ours
     assert side is not None
-    params = params_of(side, CPU)
+    params = params_of(side, ON_CPU)
     assert params.search.first_play == "zero" and params.selfplay.num_slots == 64
     assert play_first_moves(params, new_part(params, 2), UniformEvaluator()) == 2 * 800
 
@@ -137,7 +135,7 @@ def test_every_array_of_a_game_is_counted(small):
 def leela_weights():
     side = rows_named("leela-zero")[0].ours
     assert side is not None
-    return leela_zero_weights(new_network(network_params(value_hidden=256), params_of(side, CPU).game, 1))
+    return leela_zero_weights(new_network(network_params(value_hidden=256), params_of(side, ON_CPU).game, 1))
 
 
 @needs_leelaz

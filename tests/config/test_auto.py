@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tests.parameters import PLAIN, profile_params, smoke
+from tests.parameters import PLAIN, parsed, profile_params, smoke, with_value
 from zero.config.auto import Machine, check_profile, device_of, explain, resolve_auto
 from zero.config.params import (
     AUTO_FIELDS,
@@ -98,19 +98,15 @@ def test_every_field_that_may_be_auto_is_one_that_a_stage_depends_on():
 
 @pytest.mark.parametrize("name", AUTO_FIELDS)
 def test_auto_in_a_workspace_is_refused_with_the_values_to_write(name, tmp_path):
-    tree = smoke()
-    tree["profile"][name.removeprefix("profile.")] = "auto"
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(tree))
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(with_value(name, "auto")))
     remedy = rf"{name} = 'auto' is for `zero new`, which records the value it chose; write '\w+' or '\w+'$"
     with pytest.raises(ParamsError, match=remedy):
         load_params(tmp_path)
 
 
 def test_auto_elsewhere_is_an_ordinary_slip():
-    tree = smoke()
-    tree["profile"]["isa"] = "auto"
     with pytest.raises(ParamsError, match=r"profile\.isa = 'auto': must be 'native' or 'avx2'"):
-        parse_params(yaml.safe_dump(tree))
+        parsed(with_value("profile.isa", "auto"))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel
 
 import zero
-from tests.parameters import parsed, preset, smoke, smoke_text, with_value
+from tests.parameters import parsed, preset, smoke_text, with_value, with_values
 from zero.config.params import (
     GAMES,
     PARAMS_FILE,
@@ -135,13 +135,8 @@ def test_the_complete_file_of_a_preset_has_every_parameter_and_the_same_digest(n
     ],
 )
 def test_the_error_for_a_misspelt_parameter_suggests_the_right_name(wrong, right):
-    *path, _ = wrong.split(".")
-    tree = with_value(".".join([*path, right]), ...)
-    section = tree
-    for part in path:
-        section = section[part]
-    section[wrong.split(".")[-1]] = 1
-    assert f"unknown parameter {wrong} (did you mean {right!r}?)" in error_of(tree)
+    replaced = ".".join([*wrong.split(".")[:-1], right])
+    assert f"unknown parameter {wrong} (did you mean {right!r}?)" in error_of(with_values({replaced: ..., wrong: 1}))
 
 
 @pytest.mark.parametrize(
@@ -203,14 +198,7 @@ def test_a_value_out_of_range_is_named_with_the_range(name, value, remedy):
     ],
 )
 def test_conflicting_parameters_are_named(changes, remedy):
-    tree = smoke()
-    for name, value in changes.items():
-        *path, last = name.split(".")
-        section = tree
-        for part in path:
-            section = section[part]
-        section[last] = value
-    assert remedy in error_of(tree)
+    assert remedy in error_of(with_values(changes))
 
 
 def test_the_executor_of_an_older_file_is_read_by_its_current_name():
@@ -227,12 +215,10 @@ def test_a_learning_rate_schedule_out_of_order_is_rejected(steps):
 
 @pytest.mark.parametrize("stage", ["selfplay", "gating"])
 def test_trees_too_small_for_a_search_are_rejected(stage):
-    tree = with_value(f"{stage}.num_simulations", 31)
-    tree["search"]["max_nodes"] = 32
-    message = error_of(tree)
-    assert f"search.max_nodes 32 is too small: {stage}.num_simulations 31 needs at least 33" in message
-    tree["search"]["max_nodes"] = 33
-    assert parsed(tree).search.max_nodes == 33
+    small, large = (with_values({f"{stage}.num_simulations": 31, "search.max_nodes": nodes}) for nodes in (32, 33))
+    message = f"search.max_nodes 32 is too small: {stage}.num_simulations 31 needs at least 33"
+    assert message in error_of(small)
+    assert parsed(large).search.max_nodes == 33
 
 
 @pytest.mark.parametrize("text", ["seed: [1", "a: b: c", "\tseed: 1", "seed: 1\x00"])

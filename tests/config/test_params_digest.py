@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.parameters import parsed, preset, smoke, with_value
+from tests.parameters import parsed, preset, smoke, with_value, with_values
 from zero.config.params import STAGE_SECTIONS, Params, params_digest, parse_params, presets
 
 DIGESTS = {
@@ -56,10 +56,8 @@ def changed(name: str) -> Params:
         other = value + (1 if name == "profile.training_processes" else 2)
     else:
         other = value + 0.5 if name.endswith("komi") else value * 0.5 + 0.1
-    tree = with_value(name, other)
-    if name == "search.root":
-        tree["selfplay"]["dirichlet_fraction"], tree["selfplay"]["temperature_moves"] = 0.0, 0
-    return parsed(tree)
+    needed = {"selfplay.dirichlet_fraction": 0.0, "selfplay.temperature_moves": 0} if name == "search.root" else {}
+    return parsed(with_values({name: other, **needed}))
 
 
 @pytest.mark.parametrize("name", list(leaves(smoke())))

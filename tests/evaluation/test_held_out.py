@@ -2,9 +2,7 @@
 
 import json
 import math
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -163,13 +161,6 @@ def test_an_outcome_is_counted_with_the_komi_of_the_rules(result, komi, outcome,
     monkeypatch.setattr(held_out, "GNUGO_FILE", tmp_path / "games.sgf")
     found = [game.outcome for game in gnugo_games(GO9.model_copy(update={"komi": 3.0}))]
     assert found == ([] if outcome is None else [outcome])
-
-
-@pytest.fixture
-def lineage(recorded: Lineage, tmp_path: Path) -> Lineage:
-    """A copy; the tests write neither to git nor through DVC."""
-    home = Path(shutil.copytree(recorded.home, tmp_path / "home", symlinks=True))
-    return Lineage(home, home / ".zero/workspaces" / recorded.name)
 
 
 def computed(result):

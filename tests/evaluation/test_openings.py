@@ -122,13 +122,12 @@ def test_the_command_shows_the_openings_of_a_lineage(recorded: Lineage) -> None:
     assert {each["kind"] for each in found["frequencies"]} == {"opening", "corner"}
 
 
-def test_more_moves_than_any_game_has_are_an_error_in_one_line(recorded: Lineage, tmp_path: Path) -> None:
-    home = Path(shutil.copytree(recorded.home, tmp_path / "home", symlinks=True))
-    shutil.rmtree(home / ".zero/openings", ignore_errors=True)
-    done = CliRunner().invoke(app, ["openings", "tiny", "--moves", "300"], env={"ZERO_HOME": str(home)})
+def test_more_moves_than_any_game_has_are_an_error_in_one_line(lineage: Lineage) -> None:
+    shutil.rmtree(lineage.home / ".zero/openings", ignore_errors=True)
+    done = CliRunner().invoke(app, ["openings", "tiny", "--moves", "300"], env={"ZERO_HOME": str(lineage.home)})
     assert isinstance(done.exception, ParamsError)
     message = r"--moves must be at most \d+, the length of the longest game of tiny, got 300; give a smaller number"
-    assert re.fullmatch(message, str(done.exception)) and not (home / ".zero/openings").exists()
+    assert re.fullmatch(message, str(done.exception)) and not (lineage.home / ".zero/openings").exists()
 
 
 def test_shares_are_of_all_games(recorded: Lineage) -> None:

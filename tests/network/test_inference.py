@@ -28,7 +28,7 @@ from zero.config.params import GameParams, GoParams, NetworkParams, ProfileParam
 from zero.errors import ParamsError, StorageError
 from zero.evaluation.held_out import gnugo_positions
 from zero.games.planes import expand_planes, pack_planes
-from zero.network.cuda_backend import forward_bits, fuse
+from zero.network.cuda_backend import FUSED_CHANNELS, forward_bits, fuse
 from zero.network.inference import NetworkEvaluator, new_evaluator
 from zero.network.model import channels_last, fold
 from zero.network.openvino_backend import import_openvino, new_ownership_graph
@@ -69,15 +69,20 @@ DIVERGENCES = {"fp32": 1e-6, "bf16": 2e-3}
 and 1.2e-4 (PyTorch in bf16); that of uniform priors is 2.4."""
 VALUE_ERRORS = {"fp32": 1e-4, "bf16": 0.02}
 """Largest mean error of its values; on a CPU it is 1.4e-7 and 0.0045."""
-NETWORKS = {
-    "residual": TINY,
-    "plain": network_params(num_blocks=2, tower="plain"),
-    "shallow": network_params(num_blocks=3, tower="shallow"),
-    "separate": network_params(num_blocks=2, heads="separate"),
-    "pooled": network_params(num_blocks=2, num_channels=9, global_pooling=True),
-    "pooled plain": network_params(num_blocks=1, tower="plain", global_pooling=True),
-    "pooled heads": network_params(num_blocks=2, num_channels=9, global_pooling=True, pooled_heads=True),
-    "training heads": network_params(ownership_head=True, score_head=True),
+POOLED_HEADS = network_params(num_blocks=2, num_channels=9, global_pooling=True, pooled_heads=True)
+FUSED = {"num_blocks": 2, "num_channels": FUSED_CHANNELS, "value_hidden": 32}
+NETWORKS: dict[str, tuple[NetworkParams, GameParams]] = {
+    "residual": (TINY, GO5),
+    "plain": (network_params(num_blocks=2, tower="plain"), GO5),
+    "shallow": (network_params(num_blocks=3, tower="shallow"), GO5),
+    "separate": (network_params(num_blocks=2, heads="separate"), GO5),
+    "pooled": (network_params(num_blocks=2, num_channels=9, global_pooling=True), GO5),
+    "pooled plain": (network_params(num_blocks=1, tower="plain", global_pooling=True), GO5),
+    "pooled heads": (POOLED_HEADS, GO5),
+    "pooled heads without a pass": (POOLED_HEADS, GOMOKU5),
+    "training heads": (network_params(ownership_head=True, score_head=True), GO5),
+    "fused on a GPU in bf16": (network_params(**FUSED), GO5),
+    "pooled, fused on a GPU in bf16": (network_params(**FUSED, global_pooling=True), GO5),
 }
 CHILD = """
 import json, sys
@@ -95,14 +100,12 @@ print(json.dumps(digests))
 BUSY = "import time\nprint('busy', flush=True)\nwhile True: time.time()"
 
 
-def evaluate(
-    evaluator: NetworkEvaluator, planes: np.ndarray, num_actions: int = NUM_ACTIONS
-) -> tuple[np.ndarray, np.ndarray]:
-    return evaluate_packed(evaluator, pack_planes(planes), num_actions)
+def evaluate(evaluator: NetworkEvaluator, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return evaluate_packed(evaluator, pack_planes(planes))
 
 
-def evaluate_packed(evaluator: NetworkEvaluator, bits: np.ndarray, num_actions: int) -> tuple[np.ndarray, np.ndarray]:
-    prior = np.full((len(bits), num_actions), np.nan, np.float32)
+def evaluate_packed(evaluator: NetworkEvaluator, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    prior = np.full((len(bits), evaluator.spec.num_actions), np.nan, np.float32)
     value = np.full(len(bits), np.nan, np.float32)
     evaluator.evaluate(bits, prior, value)
     return prior, value
@@ -132,12 +135,12 @@ def child_digests(isa: str, *names: str) -> dict[str, str]:
     return dict(json.loads(child.stdout))
 
 
-@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize(("network", "game"), NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.parametrize("profile", BACKENDS)
-def test_priors_and_values_are_those_of_the_network(profile, network):
+def test_priors_and_values_are_those_of_the_network(profile, network, game):
     planes = random_planes(8)
-    prior, value = evaluate(new_evaluator(weights_bytes(randomized_network(network)), profile), planes)
-    expected_prior, expected_value = expected_output(planes, network)
+    prior, value = evaluate(new_evaluator(weights_bytes(randomized_network(network, game=game)), profile), planes)
+    expected_prior, expected_value = expected_output(planes, network, game)
     tolerance = TOLERANCES[profile.precision]
     np.testing.assert_allclose(prior, expected_prior, atol=tolerance)
     np.testing.assert_allclose(value, expected_value, atol=tolerance)
@@ -150,22 +153,11 @@ def test_a_trained_network_predicts_the_moves_that_pytorch_predicts_in_fp32(prof
     positions = gnugo_positions(GoParams(name="go", size=9, komi=7.0))
     weights = (SHIPPED_DIR / "go9" / WEIGHTS_FILE).read_bytes()
     (expected, expected_value), (found, value) = (
-        evaluate_packed(new_evaluator(weights, each), positions.planes[:256], positions.policy.shape[1])
-        for each in (CPU, profile)
+        evaluate_packed(new_evaluator(weights, each), positions.planes[:256]) for each in (CPU, profile)
     )
     divergence = np.sum(expected * np.log(expected / found), axis=1).mean()
     assert divergence < DIVERGENCES[profile.precision]
     assert np.abs(value - expected_value).mean() < VALUE_ERRORS[profile.precision]
-
-
-@pytest.mark.parametrize("profile", BACKENDS)
-def test_pooled_heads_without_a_pass_agree_with_the_network(profile):
-    planes, network = random_planes(8), NETWORKS["pooled heads"]
-    data = weights_bytes(randomized_network(network, game=GOMOKU5))
-    prior, value = evaluate(new_evaluator(data, profile), planes, NUM_ACTIONS - 1)
-    expected_prior, expected_value = expected_output(planes, network, GOMOKU5)
-    np.testing.assert_allclose(prior, expected_prior, atol=TOLERANCES[profile.precision])
-    np.testing.assert_allclose(value, expected_value, atol=TOLERANCES[profile.precision])
 
 
 @pytest.mark.parametrize("profile", BACKENDS)
@@ -302,18 +294,6 @@ def test_forward_bits_agrees_with_the_network(dtype):
     for found, expected in zip((prior, value), expected_output(planes), strict=True):
         assert found.dtype == torch.float32
         np.testing.assert_allclose(found.numpy(), expected, atol=tolerance)
-
-
-@needs_cuda
-@pytest.mark.parametrize("pooling", [False, True])
-def test_a_gpu_with_fused_kernels_agrees_with_the_network(pooling):
-    network = network_params(num_blocks=2, num_channels=32, value_hidden=32, global_pooling=pooling)
-    planes = random_planes(8)
-    profile = GPU.model_copy(update={"precision": "bf16"})
-    prior, value = evaluate(new_evaluator(weights_bytes(randomized_network(network)), profile), planes)
-    expected_prior, expected_value = expected_output(planes, network)
-    np.testing.assert_allclose(prior, expected_prior, atol=TOLERANCES["bf16"])
-    np.testing.assert_allclose(value, expected_value, atol=TOLERANCES["bf16"])
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

@@ -22,16 +22,22 @@ from zero.network.model import Block, ConvNorm
 from zero.network.spec import network_spec
 from zero.network.weights import new_network
 
+POOLED_HEADS = ARCHITECTURES["pooled heads"]
 
-@pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
-def test_every_architecture_agrees_with_the_oracle(network):
-    model = randomized_network(network)
+
+@pytest.mark.parametrize(
+    ("network", "game", "num_actions"),
+    [*((network, GO5, NUM_ACTIONS) for network in ARCHITECTURES.values()), (POOLED_HEADS, GOMOKU5, NUM_ACTIONS - 1)],
+    ids=[*ARCHITECTURES, "pooled heads without a pass"],
+)
+def test_every_architecture_agrees_with_the_oracle(network, game, num_actions):
+    model = randomized_network(network, game=game)
     planes = random_planes(3)
     with torch.no_grad():
         predictions = model.predict(as_images(planes))
         logits, values = model(as_images(planes))
     assert torch.equal(predictions.logits, logits) and torch.equal(predictions.value, values)
-    assert (logits.shape, values.shape) == ((3, NUM_ACTIONS), (3,))
+    assert (logits.shape, values.shape) == ((3, num_actions), (3,))
     torch.testing.assert_close(torch.tanh(predictions.value_logit), values)
     twin = NetworkTwin(network, {name: tensor.numpy() for name, tensor in model.state_dict().items()})
     boards = planes.reshape(3, -1, 5, 5)
@@ -88,19 +94,6 @@ def test_with_pooling_every_point_depends_on_the_complete_board():
 def test_pooling_of_a_single_channel_is_rejected(name):
     with pytest.raises(ParamsError, match=rf"{name} = True needs network.num_channels of 2 or more, got 1"):
         network_spec(network_params(num_channels=1, **{name: True}), GO5)
-
-
-def test_pooled_heads_of_gomoku_have_no_pass():
-    network = TINY.model_copy(update={"pooled_heads": True})
-    model = randomized_network(network, game=GOMOKU5)
-    planes = random_planes(2)
-    with torch.no_grad():
-        logits, values = model(as_images(planes))
-    assert model.policy_head.passing is None and logits.shape == (2, 25)
-    twin = NetworkTwin(network, {name: tensor.numpy() for name, tensor in model.state_dict().items()})
-    twin_logits, twin_values = twin.evaluate(planes.reshape(2, -1, 5, 5))
-    np.testing.assert_allclose(logits.numpy(), twin_logits, atol=1e-4, rtol=1e-4)
-    np.testing.assert_allclose(values.numpy(), twin_values, atol=1e-5)
 
 
 def test_the_paper_network_has_its_known_size():

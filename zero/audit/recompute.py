@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from zero.audit.results import StageResult
-from zero.config.settings import PROGRESS_OFF, STORE_OFF, Settings
+from zero.config.settings import PROGRESS_OFF, STORE_OFF, is_quiet
 from zero.errors import LineageError
 from zero.lineage.recovery import recover_dvc
 from zero.lineage.workspace import checkout_generation
@@ -185,7 +185,7 @@ def run_python(clone: Path, *command: str, **variables: str) -> str:
       LineageError: it failed.
     """
     inherited = {name: value for name, value in environment().items() if name not in HIDDEN}
-    if Settings().progress == PROGRESS_OFF:
+    if is_quiet():
         inherited["ZERO_PROGRESS"] = PROGRESS_OFF
     done = subprocess.run(
         [sys.executable, *command],

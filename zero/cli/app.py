@@ -11,7 +11,7 @@ import typer
 from pydantic import BaseModel
 
 from zero.config.params import PARAMS_FILE, preset_text, presets
-from zero.config.settings import PROGRESS_OFF, Settings, home_dir
+from zero.config.settings import PROGRESS_OFF, home_dir, is_quiet
 from zero.errors import LineageError, ZeroError
 from zero.record.ledger import lineages_here
 from zero.storage.vcs import git
@@ -77,7 +77,7 @@ def start(
     """Applies the options of `zero`. Without a command it shows where the project stands."""
     if quiet:
         os.environ["ZERO_PROGRESS"] = PROGRESS_OFF  # in the environment, so that child processes are quiet too
-    if Settings().progress == PROGRESS_OFF:
+    if is_quiet():
         logging.getLogger().setLevel(logging.WARNING)
     if context.invoked_subcommand is None:
         from zero.lineage.overview import overview_lines
@@ -88,7 +88,7 @@ def start(
 
 def note(line: str) -> None:
     """Prints a note about the work on standard error, but not with `--quiet`."""
-    if Settings().progress != PROGRESS_OFF:
+    if not is_quiet():
         typer.echo(line, err=True)
 
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 from operator import not_
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -25,6 +25,7 @@ AUTO = "auto"
 AUTO_FIELDS = ("profile.device", "profile.backend", "profile.precision", "profile.training_precision")
 """Parameters that may be `auto` in the project's params.yaml and in presets, see `zero.config.auto`."""
 
+Model = TypeVar("Model", bound=BaseModel)
 PositiveInt = Annotated[int, Field(ge=1)]
 NumSimulations = Annotated[int, Field(ge=1, le=65_535)]  # a game record stores visit counts as uint16
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -471,10 +472,7 @@ def parse_params(text: str, source: str = PARAMS_FILE) -> Params:
     Raises:
       ParamsError: a parameter is unknown, missing or out of range; the message has the first one, and the remedy.
     """
-    try:
-        return Params.model_validate(_tree(text, source))
-    except ValidationError as error:
-        raise ParamsError(f"{source}: {_first_violation(error)}") from None
+    return _validated(Params, text, source)
 
 
 class _GameOnly(BaseModel):
@@ -489,8 +487,12 @@ def parse_game(text: str, source: str = PARAMS_FILE) -> GameParams:
     Raises:
       ParamsError: as `parse_params`.
     """
+    return _validated(_GameOnly, text, source).game
+
+
+def _validated(kind: type[Model], text: str, source: str) -> Model:
     try:
-        return _GameOnly.model_validate(_tree(text, source)).game
+        return kind.model_validate(_tree(text, source))
     except ValidationError as error:
         raise ParamsError(f"{source}: {_first_violation(error)}") from None
 
@@ -534,6 +536,7 @@ def read_params_text(folder: Path) -> str:
 
 def overlap_of(text: str) -> bool:
     """`selfplay.overlap` of a parameters file of any version, even one that this version cannot validate."""
+    # As `Params` reads it: the field is strict, so no other value means True.
     return section_of(text, "selfplay").get("overlap") is True
 
 

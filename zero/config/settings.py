@@ -24,20 +24,20 @@ START_FIELD = 19
 """Place of the start time in /proc/PID/stat, after the name."""
 
 
-class Settings:
-    """Settings of this machine, read from the environment. An empty variable counts as not set here."""
+def setting(variable: str) -> str:
+    """Value of one of the first four variables; empty if it is not set."""
+    return os.environ.get(variable, "")
 
-    def __init__(self) -> None:
-        self.home = _path("ZERO_HOME")
-        self.store = os.environ.get("ZERO_STORE", "")
-        self.progress = os.environ.get("ZERO_PROGRESS", "")
-        self.signing_key = _path("ZERO_SIGNING_KEY")
+
+def is_quiet() -> bool:
+    """True if neither progress nor notes are shown."""
+    return setting("ZERO_PROGRESS") == PROGRESS_OFF
 
 
 def home_dir(start: Path | None = None) -> Path:
     """The project's folder: `$ZERO_HOME`, or the parent of the `.zero` that contains `start`, or its checkout."""
-    if (given := Settings().home) is not None:
-        return given.resolve()
+    if given := setting("ZERO_HOME"):
+        return Path(given).resolve()
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         if folder.name == STATE_FOLDER:
@@ -85,8 +85,3 @@ def _last_start() -> str:
 def tracking_uri(home: Path) -> str:
     """Address of the MLflow server: `$MLFLOW_TRACKING_URI`, or the one that `make up` started; empty: no tracking."""
     return os.environ.get("MLFLOW_TRACKING_URI", servers(home).get("mlflow", ""))
-
-
-def _path(variable: str) -> Path | None:
-    text = os.environ.get(variable)
-    return Path(text) if text else None

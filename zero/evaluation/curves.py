@@ -175,21 +175,16 @@ def curves_png(curves: Curves, over: Axis = "hours", spread: bool = False) -> by
       ParamsError: no generation of a lineage has a known position on the axis.
     """
     figure = Figure((3 * PANEL_WIDTH, HEIGHT), dpi=DPI, layout="constrained")
-    rating, accuracy, error = figure.subplots(1, 3)
-    for panel, label in (
-        (rating, "rating (95 % interval)"),
-        (accuracy, "accuracy of moves (%)"),
-        (error, "squared error of outcomes"),
-    ):
+    panels = figure.subplots(1, 3)
+    quantities: tuple[tuple[str, Callable[[ChampionPoint], tuple[float, ...] | None]], ...] = (
+        ("rating (95 % interval)", lambda point: point.rating),
+        ("accuracy of moves (%)", lambda point: (100 * point.held_out.policy_accuracy,) if point.held_out else None),
+        ("squared error of outcomes", lambda point: (point.held_out.value_error,) if point.held_out else None),
+    )
+    for panel, (label, values) in zip(panels, quantities, strict=True):
         panel.set(xlabel=AXES[over], ylabel=label)
         panel.grid(alpha=0.3)
         panel.xaxis.set_major_locator(MaxNLocator(integer=over != "hours"))
-    quantities: tuple[tuple[Axes, Callable[[ChampionPoint], tuple[float, ...] | None]], ...] = (
-        (rating, lambda point: point.rating),
-        (accuracy, lambda point: (100 * point.held_out.policy_accuracy,) if point.held_out else None),
-        (error, lambda point: (point.held_out.value_error,) if point.held_out else None),
-    )
-    for panel, values in quantities:
         lines = []
         for number, curve in enumerate(curves.curves):
             placed = [point for point in curve.points if _position(point, over) is not None]
@@ -202,10 +197,11 @@ def curves_png(curves: Curves, over: Axis = "hours", spread: bool = False) -> by
             long = [(line[:, 0], line[:, 1]) for line in lines if len(line) > 1]
             draw_band(panel, long, min((xs[-1] for xs, _ in long), default=0.0))
     for number, (name, elo) in enumerate(sorted(curves.opponents.items(), key=lambda item: -item[1])):
-        rating.axhline(elo, color="black", lw=0.8, ls="--")
-        side = "top" if number % 2 else "bottom"
-        rating.annotate(name, (0.01, elo), xycoords=("axes fraction", "data"), ha="left", va=side, fontsize=7)
-    for panel in (rating, accuracy, error):
+        panels[0].axhline(elo, color="black", lw=0.8, ls="--")
+        side = "top" if number % 2 else "bottom"  # in turn, so that names of near ratings do not overlap
+        panels[0].annotate(name, (0.01, elo), xycoords=("axes fraction", "data"), ha="left", va=side, fontsize=7)
+    # A lineage has the same colour in all panels, so one legend is enough.
+    for panel in panels:
         if panel.get_legend_handles_labels()[0]:
             panel.legend(fontsize=7)
             break

@@ -223,7 +223,7 @@ def backfill(
         def positions(number: int) -> Positions:
             return _self_play_positions(available[number])
 
-        @lru_cache(2)
+        @lru_cache(2)  # GNU Go's games and the test split
         def foreign(games: str, game: GameParams) -> Positions:
             if games == GNUGO:
                 return gnugo_positions(game)
@@ -515,17 +515,12 @@ def _with_komi(game: ImportedGame, komi: float) -> ImportedGame:
 def _predict(evaluator: Evaluator, planes: np.ndarray, num_actions: int) -> tuple[np.ndarray, np.ndarray]:
     """Priors [N, A] and values [N], both float64, of positions [N, P, W]."""
     num = len(planes)
-    prior, value = np.zeros((num, num_actions)), np.zeros(num)
-    batch = np.zeros((BATCH, *planes.shape[1:]), planes.dtype)
-    batch_prior, batch_value = np.zeros((BATCH, num_actions), np.float32), np.zeros(BATCH, np.float32)
-    for start in range(0, num, BATCH):
-        part = planes[start : start + BATCH]
-        batch[: len(part)] = part
-        batch[len(part) :] = 0
-        evaluator.evaluate(batch, batch_prior, batch_value)
-        prior[start : start + BATCH] = batch_prior[: len(part)]
-        value[start : start + BATCH] = batch_value[: len(part)]
-    return prior, value
+    padded = np.concatenate([planes, np.zeros((-num % BATCH, *planes.shape[1:]), planes.dtype)])
+    prior, value = np.zeros((len(padded), num_actions), np.float32), np.zeros(len(padded), np.float32)
+    for start in range(0, len(padded), BATCH):
+        rows = slice(start, start + BATCH)
+        evaluator.evaluate(padded[rows], prior[rows], value[rows])
+    return prior[:num].astype(np.float64), value[:num].astype(np.float64)
 
 
 def _cell(metrics: Metrics | None) -> str:

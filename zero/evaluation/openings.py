@@ -11,6 +11,7 @@ Shards are read one after the other from DVC's cache. The result is a table and 
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,10 @@ class Openings(Manifest):
     frequencies: tuple[Frequency, ...]
     """The most frequent first, the openings before the corners."""
 
+    def by_kind(self) -> dict[str, list[Frequency]]:
+        """The sequences of each kind that has any."""
+        return {kind: list(found) for kind, found in groupby(self.frequencies, key=lambda each: each.kind)}
+
 
 def lineage_openings(
     home: Path, lineage: str, num_moves: int = 4, top: int = 12, progress: Progress | None = None
@@ -90,6 +95,7 @@ def lineage_openings(
       ParamsError: a number is below 1, or no game has `num_moves` moves.
       StorageError: a shard is corrupt.
     """
+    # Here, because the report of a generation imports this module and does without the evaluation of networks.
     from zero.evaluation.held_out import played_of, shards_of
 
     if num_moves < 1 or top < 1:
@@ -209,10 +215,7 @@ def most_frequent(
 def openings_tables(openings: Openings) -> Iterator[Table]:
     """A table for each kind."""
     newest = openings.generations[-1]
-    for kind in ("opening", "corner"):
-        rows = [each for each in openings.frequencies if each.kind == kind]
-        if not rows:
-            continue
+    for kind, rows in openings.by_kind().items():
         what = "games" if kind == "opening" else "corners"
         title = f"{kind}s of {openings.lineage}: share of the {what} with so many moves"
         table = Table(title=title, title_justify="left")
@@ -246,14 +249,13 @@ def openings_png(openings: Openings) -> bytes:
     from zero.evaluation.plots import png_of
 
     rules = rules_of(openings.game)
-    kinds = [kind for kind in ("opening", "corner") if any(each.kind == kind for each in openings.frequencies)]
+    kinds = openings.by_kind()
     figure = Figure((WIDTH * len(kinds), HEIGHT), dpi=DPI, layout="constrained")
-    for kind, column in zip(kinds, figure.subfigures(1, len(kinds), squeeze=False)[0], strict=True):
-        drawn = [each for each in openings.frequencies if each.kind == kind][:NUM_DRAWN]
+    for (kind, found), column in zip(kinds.items(), figure.subfigures(1, len(kinds), squeeze=False)[0], strict=True):
         upper, lower = column.subfigures(2, 1, height_ratios=(1, 1))
         axes = upper.subplots()
         boards = lower.subplots(2, NUM_DRAWN // 2).flat
-        for number, (each, board) in enumerate(zip(drawn, boards, strict=False)):
+        for number, (each, board) in enumerate(zip(found, boards, strict=False)):
             axes.plot(
                 openings.generations, [100 * share for share in each.shares], marker="o", ms=2, color=f"C{number}"
             )

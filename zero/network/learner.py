@@ -303,13 +303,7 @@ class Learner:
         """Predictions in fp32."""
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._precision == "bf16"):
             found = self._model.predict(x)
-        return Predictions(
-            logits=found.logits.float(),
-            value=found.value.float(),
-            value_logit=found.value_logit.float(),
-            ownership=None if found.ownership is None else found.ownership.float(),
-            score=None if found.score is None else found.score.float(),
-        )
+        return Predictions._make(None if part is None else part.float() for part in found)
 
     def _squared_norm(self) -> Tensor:
         norms = torch.stack([torch.linalg.vector_norm(p.detach()) for p in self._model.parameters()])

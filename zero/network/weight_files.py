@@ -19,6 +19,9 @@ HEADER_LENGTH_BYTES = 8  # a safetensors file: the header's length (little-endia
 WEIGHT_FILE = "weight file"
 """Name of the file in errors."""
 
+RESTORE = "restore it (in a lineage by `dvc checkout --force`)"
+"""Remedy for a damaged file."""
+
 Tensors = Mapping[str, np.ndarray]
 
 
@@ -40,9 +43,7 @@ def parse_tensors(data: bytes, what: str) -> tuple[Tensors, str]:
         header = json.loads(data[HEADER_LENGTH_BYTES : HEADER_LENGTH_BYTES + length])
         return tensors, str(header["__metadata__"][METADATA_KEY])
     except safetensors.SafetensorError as error:
-        raise StorageError(
-            f"the {what} is corrupt: {error}; restore it (in a lineage by `dvc checkout --force`)"
-        ) from None
+        raise StorageError(f"the {what} is corrupt: {error}; {RESTORE}") from None
     except (KeyError, TypeError):
         raise StorageError(f"the {what} was not written by zero: it has no metadata key {METADATA_KEY!r}") from None
 
@@ -68,9 +69,7 @@ def tensor_of(tensors: Tensors, name: str, shape: tuple[int, ...], what: str) ->
     """
     tensor = tensors.get(name)
     if tensor is None:
-        raise StorageError(
-            f"tensor {name} is missing from the {what}; restore it (in a lineage by `dvc checkout --force`)"
-        )
+        raise StorageError(f"tensor {name} is missing from the {what}; {RESTORE}")
     if tensor.shape != shape or tensor.dtype != np.float32:
         raise StorageError(
             f"tensor {name} of the {what} is {tensor.dtype} {list(tensor.shape)}, expected float32 {list(shape)}"
@@ -87,6 +86,4 @@ def check_names(tensors: Tensors, known: Collection[str], what: str) -> None:
       StorageError: it has.
     """
     if unknown := sorted(tensors.keys() - known):
-        raise StorageError(
-            f"tensor {unknown[0]} does not belong in the {what}; restore it (in a lineage by `dvc checkout --force`)"
-        )
+        raise StorageError(f"tensor {unknown[0]} does not belong in the {what}; {RESTORE}")

@@ -108,5 +108,6 @@ def write_sample_weights(weights: np.ndarray, surprise_weight: float) -> None:
         if weights[move] == NOT_A_TARGET:
             weights[move] = 0.0
         else:
+            # Without any surprise in the game, all of its targets weigh the same.
             share = weights[move] * count / total if total > 0.0 else 1.0
             weights[move] = (1.0 - surprise_weight) + surprise_weight * share

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from zero.config.settings import STATE_FOLDER, Settings
+from zero.config.settings import STATE_FOLDER, setting
 from zero.errors import LineageError, StorageError
 from zero.storage.files import write_atomic
 from zero.storage.layout import KEY_FILE
@@ -38,9 +38,9 @@ def signing_key(home: Path) -> Ed25519PrivateKey:
       LineageError: the file is not an Ed25519 key in PEM without a password.
       StorageError: it cannot be read or written.
     """
-    given = Settings().signing_key
-    path = given if given is not None else home / KEY_PATH
-    if given is None and not path.exists():
+    given = setting("ZERO_SIGNING_KEY")
+    path = Path(given) if given else home / KEY_PATH
+    if not given and not path.exists():
         _make_key(path)
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)

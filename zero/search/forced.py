@@ -17,6 +17,7 @@ from zero.search.tree import NO_EDGE, Trees
 @kernel
 def forced_visits(trees: Trees, tree: int, edge: int, factor: float) -> int:
     """Minimum number of visits n(c) of a visited root edge; `factor` is k."""
+    # In float64, like the slow twin: rounding in float32 could move a root across a whole number.
     minimum = math.sqrt(factor * np.float64(trees.prior[tree, 0, edge]) * np.float64(trees.node_visits[tree, 0]))
     return int(minimum)
 

@@ -36,7 +36,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from zero.config.settings import STATE_FOLDER, STORE_OFF, Settings, home_dir
+from zero.config.settings import STATE_FOLDER, STORE_OFF, home_dir, setting
 from zero.errors import StorageError
 from zero.storage.files import sha256_bytes, write_atomic
 
@@ -299,7 +299,7 @@ def is_outage(error: BaseException) -> bool:
 
 def store_url(folder: Path) -> str:
     """URL of this machine's store, or `off`. A relative path is relative to the project."""
-    url = Settings().store
+    url = setting("ZERO_STORE")
     return url if "://" in url or url == STORE_OFF else str(home_dir(folder) / (url or f"{STATE_FOLDER}/store"))
 
 

@@ -108,6 +108,7 @@ class Experiment:
 
     def delete_runs(self, key: Mapping[str, str], keep: str | None = None) -> None:
         """Deletes the runs of this program with these tags, except the run with the id `keep`."""
+        # A list first: a deletion would shift the pages that were not read yet.
         for run in list(self.runs(key)):
             if run.info.run_id != keep and any(name.startswith(OWN_PREFIX) for name in run.data.tags):
                 self._client.delete_run(run.info.run_id)

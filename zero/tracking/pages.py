@@ -316,8 +316,8 @@ def training_data(generation: Generation) -> TrainingData:
     """
     out = generation.outs.get(WINDOW_DIR)
     if out is None:
-        read_text(generation, "dvc.lock")
-        raise _damaged(generation, "dvc.lock")
+        read_text(generation, DVC_LOCK)  # a missing file has another error
+        raise _damaged(generation, DVC_LOCK)
     window, profile = generation.window, {}
     if window is not None:
         profile = {"num_games": window.num_games, "num_positions": window.num_positions}
@@ -381,7 +381,7 @@ def read_text(generation: Generation, path: str) -> str:
             return content.decode()
     except UnicodeDecodeError:
         pass
-    raise StorageError(f"cannot read {path} of {generation.tag}; restore it with `git checkout` at the tag")
+    raise _unreadable(generation, path)
 
 
 def read_numbers(generation: Generation, path: str, needed: tuple[str, ...]) -> dict[str, float]:
@@ -402,9 +402,7 @@ def read_numbers(generation: Generation, path: str, needed: tuple[str, ...]) -> 
 
 def _attestation(generation: Generation) -> Attestation:
     if generation.attestation is None:
-        raise StorageError(
-            f"cannot read {PROVENANCE_FILE} of {generation.tag}; restore it with `git checkout` at the tag"
-        )
+        raise _unreadable(generation, PROVENANCE_FILE)
     return generation.attestation
 
 
@@ -509,6 +507,10 @@ def _flat_numbers(tree: dict[str, object], prefix: str) -> Iterator[tuple[str, f
             yield from _flat_numbers(value, f"{prefix}{name}_")
         elif isinstance(value, int | float):
             yield prefix + name, float(value)
+
+
+def _unreadable(generation: Generation, path: str) -> StorageError:
+    return StorageError(f"cannot read {path} of {generation.tag}; restore it with `git checkout` at the tag")
 
 
 def _damaged(generation: Generation, path: str) -> StorageError:

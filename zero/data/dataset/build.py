@@ -11,12 +11,12 @@ processes. The dataset is made in a hidden folder beside the result, and renamed
 """
 
 import contextlib
+import functools
 import json
 import multiprocessing
 import os
 import shutil
 import signal
-import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -39,6 +39,7 @@ from zero.data.dataset.manifest import (
     ImportOptions,
     RawGame,
     Rejected,
+    SplitName,
     SplitSize,
 )
 from zero.data.dataset.sources import Found, Item, files_of, games_of_file, roots_of
@@ -46,6 +47,7 @@ from zero.data.records import write_columns
 from zero.errors import StorageError, WorkerError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
+from zero.processes import exit_when_parent_dies
 from zero.progress import Progress
 from zero.storage.files import FOLDER_LOCK_FILE, canonical_line, file_ref, locked, write_atomic, write_manifest
 
@@ -57,7 +59,6 @@ BATCH_GAMES, BATCH_BYTES = 128, 1 << 19
 """Upper bounds of what a process checks at once."""
 BATCHES_PER_JOB = 4
 """Batches that wait for each process: enough that it never waits, few enough for the memory."""
-PARENT_DIED_STATUS = 3
 
 
 class _Checked(NamedTuple):
@@ -136,23 +137,23 @@ def _build(
         _flush(rejected_file)
     if num_accepted == 0:
         raise StorageError(_nothing_imported(reasons, first_rejected))
-    writers = [_SplitWriter(dataset_dir, index, rules, options.opening_moves) for index in range(len(SPLITS))]
+    writers = {split: _SplitWriter(dataset_dir, split, rules, options.opening_moves) for split in SPLITS}
     with duplicates_path.open("wb") as duplicates:
         for digits in sorted(buckets):
             for imported in _without_duplicates(work / digits, duplicates):
                 writers[split_of(imported.digest, options.seed, options.split)].add(imported)
             (work / digits).unlink()
-        num_duplicates = num_accepted - sum(writer.num_games for writer in writers)
+        num_duplicates = num_accepted - sum(writer.num_games for writer in writers.values())
         _flush(duplicates)
-    for writer in writers:
+    for writer in writers.values():
         writer.write()
     dataset = Dataset(
         game=game,
         options=options,
-        files=tuple(file for writer in writers for file in writer.files),
+        files=tuple(file for writer in writers.values() for file in writer.files),
         splits={
-            name: SplitSize(num_games=writer.num_games, num_positions=writer.num_positions)
-            for name, writer in zip(SPLITS, writers, strict=True)
+            split: SplitSize(num_games=writer.num_games, num_positions=writer.num_positions)
+            for split, writer in writers.items()
         },
         num_read=num_read + num_accepted,
         num_duplicates=num_duplicates,
@@ -167,9 +168,8 @@ def _build(
 class _SplitWriter:
     """Writes the games of a split into Parquet files."""
 
-    def __init__(self, folder: Path, index: int, rules: Rules, opening_moves: int) -> None:
-        self._folder, self._split, self._rules = folder, SPLITS[index], rules
-        self._opening_moves = opening_moves
+    def __init__(self, folder: Path, split: SplitName, rules: Rules, opening_moves: int) -> None:
+        self._folder, self._split, self._rules, self._opening_moves = folder, split, rules, opening_moves
         self._games: list[ImportedGame] = []
         self.files: list[DatasetFile] = []
         self.num_games = 0
@@ -261,17 +261,14 @@ def _batches(items: Iterator[Item]) -> Iterator[list[Item]]:
 def _checked(game: GameParams, options: ImportOptions, jobs: int, items: Iterator[Item]) -> Iterator[_Checked]:
     """The checked batches, in the order of the items, whatever the number of processes."""
     if jobs == 1:
-        reader = GameReader(rules_of(game), options)
         for batch in _batches(items):
-            yield _check(reader, batch)
+            yield _check(game, options, batch)
         return
-    pool = ProcessPoolExecutor(
-        jobs, multiprocessing.get_context("spawn"), initializer=_start_process, initargs=(game, options)
-    )
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_start_process)
     try:
         waiting: deque[Future[_Checked]] = deque()
         for batch in _batches(items):
-            waiting.append(pool.submit(_check_in_process, batch))
+            waiting.append(pool.submit(_check, game, options, batch))
             if len(waiting) > jobs * BATCHES_PER_JOB:
                 yield waiting.popleft().result()
         while waiting:
@@ -282,31 +279,19 @@ def _checked(game: GameParams, options: ImportOptions, jobs: int, items: Iterato
         pool.shutdown(cancel_futures=True)
 
 
-_reader: GameReader | None = None
-"""The reader of this process, if it checks games for another one."""
-
-
-def _start_process(game: GameParams, options: ImportOptions) -> None:
-    global _reader
+def _start_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
-    threading.Thread(target=_exit_when_parent_dies, daemon=True).start()
-    _reader = GameReader(rules_of(game), options)
+    exit_when_parent_dies()
 
 
-def _exit_when_parent_dies() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(PARENT_DIED_STATUS)
+@functools.lru_cache(1)
+def _reader(game: GameParams, options: ImportOptions) -> GameReader:
+    """The reader of this process: it is slow to make."""
+    return GameReader(rules_of(game), options)
 
 
-def _check_in_process(batch: list[Item]) -> _Checked:
-    assert _reader is not None
-    return _check(_reader, batch)
-
-
-def _check(reader: GameReader, batch: list[Item]) -> _Checked:
-    checked = _Checked([], [])
+def _check(game: GameParams, options: ImportOptions, batch: list[Item]) -> _Checked:
+    reader, checked = _reader(game, options), _Checked([], [])
     for item in batch:
         found = reader.read(item) if isinstance(item, RawGame) else item
         if isinstance(found, Rejected):

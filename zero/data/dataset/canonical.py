@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from zero.data.dataset.manifest import SPLITS, SplitFractions
+from zero.data.dataset.manifest import SPLITS, SplitFractions, SplitName
 from zero.games.position import GO, Rules
 
 
@@ -24,12 +24,12 @@ def canonical_digest(rules: Rules, actions: np.ndarray) -> str:
     return hashlib.sha256(min(image.tobytes() for image in images)).hexdigest()
 
 
-def split_of(digest: str, seed: int, fractions: SplitFractions) -> int:
-    """Index in SPLITS of the games with a canonical digest; a function of its arguments only."""
+def split_of(digest: str, seed: int, fractions: SplitFractions) -> SplitName:
+    """The split of the games with a canonical digest; a function of its arguments only."""
     draw = int.from_bytes(hashlib.sha256(f"{seed} {digest}".encode()).digest()[:7]) / 2**56
-    last = max(index for index, name in enumerate(SPLITS) if getattr(fractions, name) > 0.0)
-    for index, name in enumerate(SPLITS):
+    for name in SPLITS:
         draw -= getattr(fractions, name)
         if draw < 0.0:
-            return index
-    return last  # the fractions add up to slightly less than 1
+            return name
+    # The fractions add up to slightly less than 1.
+    return next(name for name in reversed(SPLITS) if getattr(fractions, name) > 0.0)

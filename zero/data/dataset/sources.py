@@ -202,6 +202,7 @@ def _zip(found: Found, report: Report) -> Iterator[Item]:
         num_bytes = 0
         for info in archive.infolist():
             name = f"{found.name}/{_printable(info.filename)}"
+            # The mode of the file in archives made on Unix; 0 in many others.
             kind = stat.S_IFMT(info.external_attr >> 16)
             if info.is_dir():
                 continue
@@ -224,6 +225,7 @@ def _zip(found: Found, report: Report) -> Iterator[Item]:
 def _tar(found: Found, report: Report) -> Iterator[Item]:
     with found.path.open("rb") as file:
         limited = cast(IO[bytes], _Limited(_expanded(file), file))
+        # `r|` reads forward only: `_Limited` cannot seek, and a compressed archive would be expanded again each time.
         with tarfile.open(fileobj=limited, mode="r|", tarinfo=_TarInfo) as archive:
             while (info := archive.next()) is not None:
                 archive.members.clear()  # type: ignore[attr-defined]  # else the memory would hold all of them
