@@ -10,11 +10,12 @@ import yaml
 
 from tests.end_to_end.project import git
 from tests.made_generations import recorded_in
+from tests.parameters import smoke_text
 from tests.tracking.lineage import Lineage
 from zero.errors import LineageError, StorageError
 from zero.record.generation import Generation, in_progress
 from zero.record.history import Line
-from zero.record.objects import CommittedFiles, DataCache, GitReader
+from zero.record.objects import CommittedFiles, DataCache, GitReader, Out
 from zero.storage.files import write_manifest
 from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import GenerationId
@@ -88,6 +89,19 @@ def test_a_missing_object_of_the_cache_is_none(folder: Path, tmp_path: Path) -> 
     with GitReader(folder) as reader:
         made = Generation("go9", 1, CommittedFiles(reader, DataCache(tmp_path / "empty"), "HEAD"), line)
         assert made.window is None and made.data_path("data/window", "manifest.json") is None
+
+
+@pytest.mark.parametrize("path", ["datasets/made", "./datasets/made", "datasets//made/"])
+def test_a_dataset_is_found_by_each_form_of_its_path(tmp_path: Path, path: str) -> None:
+    (tmp_path / "params.yaml").write_text(smoke_text().replace("dataset: ''", f"dataset: {path}"))
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets/made.dvc").write_text("outs: [{md5: abc.dir}]")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "-m", "generation 0")
+    with GitReader(tmp_path) as reader:
+        made = Generation("go9", 0, CommittedFiles(reader, DataCache(tmp_path / "empty"), "HEAD"), None)
+        assert made.dataset_out == Out("datasets/made", "abc.dir", cached=True)
 
 
 def test_files_that_only_the_other_clone_has_are_listed(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from zero.record.ledger import append_entry, entry_of, generation_tag, last_line
 from zero.record.lineages import data_cache
 from zero.record.metrics import following_threshold
 from zero.record.objects import CommittedFiles, GitReader
+from zero.record.texts import decision_word
 from zero.stages.costs import generation_costs
 from zero.stages.inputs import read_inputs
 from zero.storage.files import canonical_line, checked_path, link_or_copy, write_atomic, write_manifest
@@ -270,8 +271,7 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
     # A crash before the commit leaves changed files in record/, which `check_workspace` allows and the next call
     # overwrites.
     write_atomic(workspace / LEDGER_FILE, append_entry(text, entry).encode())
-    outcome = "promoted" if decision.promoted else "refused"
-    message = f"{lineage}: generation {number}, challenger {outcome} ({decision.match.score:.1%})"
+    message = f"{lineage}: generation {number}, challenger {decision_word(entry)} ({decision.match.score:.1%})"
     # Only what a generation changes: another file may have changed after the check of the workspace.
     commit_record(workspace, message, *GENERATED, "record")
 

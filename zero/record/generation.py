@@ -9,7 +9,7 @@ the files changed.
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
 import yaml
@@ -222,8 +222,10 @@ class Generation:
     @cached_property
     def dataset_out(self) -> Out | None:
         """The dataset of its parameters in DVC; None if there is none, or its file of DVC cannot be read."""
-        path = self.params.dataset.rstrip("/") if self.params else ""
-        return self._tracked(path) if path else None
+        if self.params is None or not self.params.dataset:
+            return None
+        # git knows only the shortest form of a path: it does not find `datasets//go9`.
+        return self._tracked(str(PurePosixPath(self.params.dataset)))
 
     @cached_property
     def state_outs(self) -> Mapping[str, Out]:

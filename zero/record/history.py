@@ -9,10 +9,10 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from zero.errors import LineageError
-from zero.record.ledger import FIRST_KINDS, parse_tag
+from zero.record.ledger import FIRST_KINDS, lineages_here, parse_tag
 from zero.record.objects import GitReader
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import KEY_FILE, LEDGER_FILE, workspace_dir, workspaces_dir
+from zero.storage.layout import KEY_FILE, LEDGER_FILE, workspace_dir
 from zero.storage.manifests import LedgerEntry
 from zero.storage.vcs import git
 
@@ -91,9 +91,7 @@ def known_lineages(home: Path) -> list[str]:
     branches = {match[1] for match in map(BRANCH_PATTERN.match, names) if match}
     tags = git(home, "for-each-ref", "--format=%(refname:strip=2)", "refs/tags/*/gen-*").split()
     branches |= {parsed[0] for parsed in map(parse_tag, tags) if parsed}
-    folder = workspaces_dir(home)
-    made = {path.parent.parent.name for path in folder.glob(f"*/{LEDGER_FILE}")} if folder.is_dir() else set()
-    return sorted(branches | {name for name in made if not name.startswith(".")})
+    return sorted(branches | set(lineages_here(home)))
 
 
 def check_known_tag(home: Path, tag: str) -> None:
@@ -102,7 +100,8 @@ def check_known_tag(home: Path, tag: str) -> None:
     Raises:
       LineageError: it has not.
     """
-    if not git(home, "tag", "--list", tag).strip():
+    # Only the name of a generation: git would take `go9/gen-*` for a pattern.
+    if parse_tag(tag) is None or not git(home, "tag", "--list", tag).strip():
         raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` lists the known ones")
 
 

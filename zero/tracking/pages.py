@@ -19,11 +19,11 @@ from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
 from zero.record.costs import StageCosts
 from zero.record.generation import Generation, required
-from zero.record.ledger import generation_tag
+from zero.record.ledger import generation_tag, line_digest
 from zero.record.metrics import read_curve
 from zero.record.provenance import PLAYER, Attestation
 from zero.record.texts import decision_word, match_interval
-from zero.storage.files import canonical_line, sha256_bytes
+from zero.storage.files import canonical_line
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
@@ -424,7 +424,7 @@ def _common_tags(generation: Generation) -> dict[str, str]:
     tags = {
         "zero.tag": generation.tag,
         # Tells runs of another history of the lineage: `backfill` does not delete those.
-        "zero.ledger": sha256_bytes(canonical_line(generation.read_entry())),
+        "zero.ledger": line_digest(generation.read_entry()),
         "mlflow.source.name": generation.tag,
         "mlflow.source.type": "PROJECT",
     }
