@@ -112,10 +112,10 @@ def comparison_text(comparison: Event) -> str:
     for each in comparison["networks"]:
         standing, test = each["standing"], each["test"]
         interval = (
-            "given" if standing["low"] == standing["high"] else f"{standing['low']:.0f} to {standing['high']:.0f}"
+            "given" if standing["low"] == standing["high"] else f"{standing['low']:z.0f} to {standing['high']:z.0f}"
         )
         predicted = f"{test['policy_accuracy']:.1%} | {test['value_error']:.3f}" if test else "· | ·"
         rows.append(
-            f"| {each['lineage']} | {each['num_weights']:,} | {standing['elo']:.0f} | {interval} | {predicted} |"
+            f"| {each['lineage']} | {each['num_weights']:,} | {standing['elo']:z.0f} | {interval} | {predicted} |"
         )
     return "\n".join(rows) + "\n"
