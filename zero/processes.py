@@ -1,9 +1,9 @@
-"""Child processes that end when their parent does: programs under a supervisor, and children of `multiprocessing`.
+"""Process supervisor: runs a program that ends when its parent does (`python processes.py DESCRIPTOR COMMAND...`).
 
-The supervisor is this file as a script (`python processes.py DESCRIPTOR COMMAND...`). A hanging program does not notice
-that its standard input has ended. Therefore the parent alone holds the write end of a pipe, and DESCRIPTOR is its read
-end. When the parent closes its end, or dies in any way, the supervisor kills the program and all processes of its
-group. The file imports nothing of `zero`, so that the script starts in milliseconds.
+A hanging program does not notice that its standard input has ended. Therefore the parent alone holds the write end of a
+pipe, and DESCRIPTOR is its read end. When the parent closes its end, or dies in any way, the supervisor kills the
+program and all processes of its group. The file is run as a script: it imports nothing of `zero`, so that it starts in
+milliseconds.
 """
 
 import contextlib
@@ -16,8 +16,6 @@ CANNOT_START = 127
 """Exit status if the program cannot be started, as in a shell."""
 SIGNALLED = 128
 """Added to the number of the signal that ended the program, as in a shell."""
-PARENT_DIED_STATUS = 3
-"""Exit status of a child of `multiprocessing` whose parent died."""
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 OWN_SIGNALS = (signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD, *ENDING_SIGNALS)
 """Signals that the supervisor or Python handles. The program gets their default handlers."""
@@ -32,22 +30,6 @@ def supervised(connection: int, command: list[str]) -> list[str]:
     """
     # -I and -S skip the user's environment and `site`, which would take longer than the rest of the start
     return [sys.executable, "-I", "-S", __file__, str(connection), *command]
-
-
-def exit_when_parent_dies() -> None:
-    """Makes this process, a child of `multiprocessing`, exit as soon as its parent has died."""
-    import multiprocessing
-    import threading
-
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "this process is not a child"
-
-    def wait() -> None:
-        parent.join()
-        # Without cleanup: the main thread may be blocked for ever, for example in a collective operation.
-        os._exit(PARENT_DIED_STATUS)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def main(connection: int, command: list[str]) -> int:

@@ -31,8 +31,9 @@ from zero.config.params import ProfileParams
 from zero.errors import ParamsError, WorkerError, ZeroError
 from zero.network.gpu_lock import lock_visible_gpus
 from zero.network.profile import prepare_torch
-from zero.processes import exit_when_parent_dies
 
+PARENT_DIED_STATUS = 3
+"""Exit status of a process whose parent died."""
 CAUSE_SECONDS = 1.0
 """How long to wait, after an error, for the death of another process that may have caused it."""
 COLLECTIVE_TIMEOUT = timedelta(hours=1)
@@ -172,7 +173,7 @@ def _main(
     """Entry point of a training process. `_locks` stay open until it ends, and keep the GPUs locked until then."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends the others
     # PyTorch's death signal is SIGINT, which is ignored here, and is set too late if the parent dies during the start.
-    exit_when_parent_dies()
+    threading.Thread(target=_exit_when_parent_dies, daemon=True).start()
     try:
         if sys.platform == "linux":
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # loopback, since the host name may not resolve
@@ -207,6 +208,14 @@ def _main(
             error = WorkerError(f"{name} ended with {type(error).__name__}; its own message is above")
         reports.send(error)
         threading.Event().wait()  # until the parent kills all: leaving first would make the others fail too
+
+
+def _exit_when_parent_dies() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    # Without cleanup: the main thread may be blocked in a collective operation for ever.
+    os._exit(PARENT_DIED_STATUS)
 
 
 def _packed(arrays: tuple[np.ndarray, ...]) -> Tensor:

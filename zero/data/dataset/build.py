@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -47,7 +48,6 @@ from zero.data.records import write_columns
 from zero.errors import StorageError, WorkerError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
-from zero.processes import exit_when_parent_dies
 from zero.progress import Progress
 from zero.storage.files import FOLDER_LOCK_FILE, canonical_line, file_ref, locked, write_atomic, write_manifest
 
@@ -59,6 +59,7 @@ BATCH_GAMES, BATCH_BYTES = 128, 1 << 19
 """Upper bounds of what a process checks at once."""
 BATCHES_PER_JOB = 4
 """Batches that wait for each process: enough that it never waits, few enough for the memory."""
+PARENT_DIED_STATUS = 3
 
 
 class _Checked(NamedTuple):
@@ -281,7 +282,14 @@ def _checked(game: GameParams, options: ImportOptions, jobs: int, items: Iterato
 
 def _start_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
-    exit_when_parent_dies()
+    threading.Thread(target=_exit_when_parent_dies, daemon=True).start()
+
+
+def _exit_when_parent_dies() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(PARENT_DIED_STATUS)
 
 
 @functools.lru_cache(1)
