@@ -182,7 +182,7 @@ def test_repeated_games_are_said_and_narrow_no_interval():
         "8 won, 0 lost, 0 drawn: 100.0% (95 % interval 20.7% to 100.0%)",
         "as Black 4-0-0, 100.0% (20.7% to 100.0%); as White 4-0-0, 100.0% (20.7% to 100.0%)",
         "1 unique games of 1 moves on average",
-        "7 games repeat another one, and the intervals ignore them; a higher --openings gives others",
+        "7 games repeat another one, which the intervals ignore; raise --openings for different games",
     ]
 
 

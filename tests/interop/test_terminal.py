@@ -227,14 +227,14 @@ def test_an_unfinished_game_is_saved_without_a_result(tmp_path):
 
 
 def test_leaving_reports_unsaved_moves():
-    assert "Left after 1 moves, which are not saved" in play("C3", "quit", people=(BLACK, WHITE))[0]
-    assert "Left after 1 moves, which are not saved" in play("C3", people=(BLACK, WHITE))[0]
+    assert "Left after 1 moves. The game or its result is not saved" in play("C3", "quit", people=(BLACK, WHITE))[0]
+    assert "Left after 1 moves. The game or its result is not saved" in play("C3", people=(BLACK, WHITE))[0]
     assert "not saved" not in play("quit")[0]
 
 
 def test_a_resignation_after_the_game_was_saved_is_not_saved(tmp_path):
     lines = ("C3", f"save {tmp_path / 'game.sgf'}", "resign")
-    assert "Left after 1 moves, which are not saved" in play(*lines, people=(BLACK, WHITE))[0]
+    assert "Left after 1 moves. The game or its result is not saved" in play(*lines, people=(BLACK, WHITE))[0]
     again = play(*lines, f"save {tmp_path / 'game.sgf'}", people=(BLACK, WHITE))[0]
     assert "not saved" not in again and read_sgf((tmp_path / "game.sgf").read_text()).result == "B+R"
 

@@ -9,20 +9,18 @@ import pytest
 from tests.end_to_end.project import git
 from tests.made_generations import made_decision, made_entry
 from zero.errors import LineageError
-from zero.record.history import check_known_tag, known_lineages
+from zero.record.history import check_known_tag
 from zero.record.ledger import (
     FIRST_PREVIOUS,
     append_entry,
     entry_of,
-    find_workspace,
     last_line_digest,
     line_digest,
-    lineages_here,
     parse_ledger,
     read_ledger,
 )
 from zero.storage.files import canonical_line, sha256_bytes
-from zero.storage.layout import LEDGER_FILE, workspace_dir
+from zero.storage.layout import LEDGER_FILE
 from zero.storage.manifests import LedgerEntry, PromotionDecision, Source
 
 
@@ -160,18 +158,6 @@ def test_bytes_that_are_not_text_are_refused(tmp_path):
 def test_a_folder_that_is_not_a_workspace_is_named(tmp_path):
     with pytest.raises(LineageError, match=rf"{tmp_path} is not a lineage's workspace, because .*`zero new`"):
         read_ledger(tmp_path)
-
-
-def test_a_workspace_that_was_moved_away_is_not_a_lineage(tmp_path: Path):
-    git(tmp_path, "init", "--quiet")
-    for name, text in (("go9", ledger()), ("go9-old", ledger()), ("damaged", "{}\n")):
-        path = workspace_dir(tmp_path, name) / LEDGER_FILE
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
-    assert known_lineages(tmp_path) == lineages_here(tmp_path) == ["damaged", "go9"]
-    assert find_workspace(tmp_path, "go9") == workspace_dir(tmp_path, "go9")
-    with pytest.raises(LineageError, match="unknown lineage 'go9-old'; known are: damaged, go9;"):
-        find_workspace(tmp_path, "go9-old")
 
 
 def test_a_pattern_is_not_a_known_tag(tmp_path: Path):

@@ -357,7 +357,7 @@ def gtp(
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0, help="Time limit per move. The search also ends at its simulations, so set many."),
+        typer.Option(min=0, help="Time limit per move. The search also ends at its simulations."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:

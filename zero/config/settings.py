@@ -25,7 +25,7 @@ START_FIELD = 19
 
 
 def setting(variable: str) -> str:
-    """Value of one of the first four variables; empty if it is not set."""
+    """Value of an environment variable; empty if it is not set."""
     return os.environ.get(variable, "")
 
 

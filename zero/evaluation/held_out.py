@@ -137,7 +137,7 @@ class GenerationEvaluation(Manifest):
         return next((each.metrics for each in self.evaluations if (each.network, each.games) == wanted), None)
 
     def with_test_games(self, digest: str) -> "GenerationEvaluation":
-        """A copy that keeps, of the results on test splits, only those on the split with this digest."""
+        """A copy without the results on test splits that have another digest."""
         kept = tuple(each for each in self.evaluations if each.games != TEST or each.games_digest == digest)
         return self.model_copy(update={"evaluations": kept})
 

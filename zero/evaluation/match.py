@@ -278,7 +278,7 @@ def match_lines(table: MatchTable, folder: Path) -> Iterator[str]:
     yield f"as Black {_share_text(result, result.as_black)}; as White {_share_text(result, result.as_white)}"
     yield f"{result.unique_games} unique games of {result.mean_length:.0f} moves on average"
     if repeated := result.num_games - result.unique_games:
-        yield f"{repeated} games repeat another one, and the intervals ignore them; a higher --openings gives others"
+        yield f"{repeated} games repeat another one, which the intervals ignore; raise --openings for different games"
     if table.mean_margin is not None:
         yield f"mean margin of the games played out: {table.mean_margin:+.1f} points"
     for name, forfeits in zip((first, second), table.forfeits, strict=True):

@@ -107,7 +107,9 @@ class TerminalGame:
                 prompts = self._board.to_play not in self._people
         if self._is_unsaved:
             moves = len(self._board.actions)
-            self._say(f"Left after {moves} moves, which are not saved; use `save game.sgf` before you leave.")
+            self._say(
+                f"Left after {moves} moves. The game or its result is not saved; use `save game.sgf` before you leave."
+            )
 
     # state of the game
 

@@ -142,7 +142,13 @@ class RolloutPlayer:
 
     def choose(self, games: Sequence[int]) -> list[Reply]:
         """Searches in each of these games."""
-        return list(self._threads.map(self._search, games))
+        # Copies: Ctrl-C ends this call but not the searches, and the game may go on meanwhile.
+        copies = []
+        for game in games:
+            board = self._boards[game]
+            positions, history = Position(*map(np.copy, board.positions)), History(*map(np.copy, board.history))
+            copies.append((game, len(board.actions), positions, history))
+        return list(self._threads.map(self._search, copies))
 
     def play(self, game: int, action: int) -> None:
         """Plays a move of either side."""
@@ -160,11 +166,9 @@ class RolloutPlayer:
         """Ends the threads once running searches are done."""
         self._threads.shutdown(cancel_futures=True)
 
-    def _search(self, game: int) -> Reply:
-        board = self._boards[game]
-        # Copies: Ctrl-C ends `choose` but not this search, and the game may go on meanwhile.
-        positions, history = Position(*map(np.copy, board.positions)), History(*map(np.copy, board.history))
-        stream = stream_of(self._seed, 0, f"rollout move {len(board.actions)}", game)
+    def _search(self, copied: tuple[int, int, Position, History]) -> Reply:
+        game, num_moves, positions, history = copied
+        stream = stream_of(self._seed, 0, f"rollout move {num_moves}", game)
         space = self._workspaces.get()
         try:
             return Reply(search(self._rules, positions, history, space, stream, self._num_playouts))

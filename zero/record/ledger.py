@@ -124,7 +124,7 @@ def _restore(source: str) -> str:
 def lineages_here(home: Path) -> list[str]:
     """Names of the lineages with a workspace in this project; `known_lineages` has all that it knows."""
     folder = workspaces_dir(home)
-    names = [path.name for path in folder.iterdir() if _is_workspace(path)] if folder.is_dir() else []
+    names = [p.name for p in folder.iterdir() if (p / LEDGER_FILE).exists()] if folder.is_dir() else []
     return sorted(name for name in names if NAME_PATTERN.match(name))
 
 
@@ -135,21 +135,7 @@ def find_workspace(home: Path, lineage: str) -> Path:
       LineageError: this project has no workspace of the lineage.
     """
     folder = workspace_dir(home, lineage)
-    if not _is_workspace(folder):
+    if not (folder / LEDGER_FILE).exists():
         known = ", ".join(lineages_here(home)) or "none yet"
         raise LineageError(f"unknown lineage {lineage!r}; known are: {known}; make it with `zero new {lineage}`")
     return folder
-
-
-def _is_workspace(folder: Path) -> bool:
-    """True if a folder is the workspace of the lineage with its name, and not a moved or copied one of another lineage.
-
-    A workspace whose first line is damaged counts, because its other commands report the damage.
-    """
-    try:
-        with (folder / LEDGER_FILE).open("rb") as file:
-            return LedgerEntry.model_validate_json(file.readline()).lineage == folder.name
-    except ValidationError:
-        return True
-    except OSError:
-        return False

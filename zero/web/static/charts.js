@@ -135,7 +135,7 @@ export function chartCard(title, spec, altText, table, ...children) {
 
 export const percent = (value) => `${(100 * value).toFixed(1)} %`;
 export const digits = (value) => value.toLocaleString("en", { maximumSignificantDigits: Math.abs(value) < 1e4 ? 4 : 12 });
-export const integer = (value) => (Math.round(value) || 0).toLocaleString("en");
+export const integer = (value) => (Math.round(value) + 0).toLocaleString("en");
 
 /** Seconds as h:mm:ss. */
 export function duration(seconds) {
