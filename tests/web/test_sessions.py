@@ -436,7 +436,8 @@ def test_a_network_searches_after_its_analysis_was_stopped(page, monkeypatch):
         published.append((topic, payload))
         publish(events, topic, payload)
 
-    published, publish = [], Broadcast.publish
+    published: list[tuple[str, dict[str, Any]]] = []
+    publish = Broadcast.publish
     monkeypatch.setattr(Broadcast, "publish", recorded)
     game = page.start(white=NETWORK, analysis=LONG)
     game.post("load", sgf="(;GM[1]SZ[9]KM[7];B[ee])")
