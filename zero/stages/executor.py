@@ -184,6 +184,8 @@ class _Worker:
                     return receipt
                 elif kind == "error":
                     raise ShardFailedError(event["message"])
+        except BrokenPipeError:
+            pass  # it ended before it read the shard
         except (OSError, ValueError) as error:
             raise WorkerError(
                 f"the worker (pid {self._process.pid}) gave an invalid reply: {error}{self._log_tail()}"
