@@ -259,6 +259,17 @@ def test_a_fast_replay_writes_the_address_once(page) -> None:
     assert page.evaluate("window.written") == before + 1
 
 
+def test_a_link_is_followed_while_the_address_is_to_be_written(page) -> None:
+    page.add_init_script(
+        "window.late = []; const wait = setTimeout;"
+        "window.setTimeout = (call, time, ...rest) => (time === 200 ? late.push(call) : wait(call, time, ...rest));"
+    )
+    open_game(page, "selfplay/made/1/2?move=5")
+    page.evaluate("location.hash = '#/ladder'; for (const call of late) call()")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Ladder")
+    assert page.url.endswith("#/ladder")
+
+
 def test_a_game_is_continued_from_a_position(page, recorded) -> None:
     open_game(page, "selfplay/made/1/2?move=5")
     page.get_by_role("link", name="Continue from here").click()

@@ -30,7 +30,7 @@ const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3
 
 class Replay {
   constructor(root, api_path, hash, data) {
-    Object.assign(this, { path: api_path, hash, data, moves: data.moves, at: 0, timer: null });
+    Object.assign(this, { path: api_path, hash, address: location.hash, data, moves: data.moves, at: 0, timer: null });
     this.positions = positionsOf(data);
     const { game, board } = data;
     this.searched = game.kind !== "match"; // a match records moves only
@@ -139,12 +139,18 @@ class Replay {
     );
   }
 
+  writeAddress() {
+    if (location.hash !== this.address) return; // a link was clicked whose view is not shown yet
+    history.replaceState(null, "", this.at ? `${this.hash}?move=${this.at}` : this.hash);
+    this.address = location.hash;
+  }
+
   /** Shows the position after `number` moves. */
   go(number) {
     this.at = Math.max(0, Math.min(this.moves.length, Math.trunc(number)));
     if (this.at === this.moves.length) this.stop();
     clearTimeout(this.writing);
-    this.writing = setTimeout(() => history.replaceState(null, "", this.at ? `${this.hash}?move=${this.at}` : this.hash), ADDRESS_MS);
+    this.writing = setTimeout(() => this.writeAddress(), ADDRESS_MS);
     this.draw();
   }
 
