@@ -11,7 +11,7 @@ from pydantic import Field
 
 from flows.commands import Event, run_zero
 from flows.generation import generation
-from zero.config.params import ExecutorKind, preset_text, presets
+from zero.config.params import ExecutorKind, parse_params, preset_text, presets
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import ParamsError
 from zero.lineage.workspace import committed_ledger
@@ -87,16 +87,18 @@ def parameters_text(home: Path, preset: str) -> str:
     """Text of a preset, or of a file of parameters.
 
     Raises:
-      ParamsError: there is no such preset or file.
+      ParamsError: there is no such preset or file, or the file is not one of parameters.
     """
     if not preset.endswith(".yaml"):
         return preset_text(preset)
     try:
-        return (home / preset).read_text("utf-8")
+        text = (home / preset).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         remedy = f"give a file below {home}, or a preset: {', '.join(presets())}"
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ParamsError(f"cannot read {home / preset}: {reason}; {remedy}") from None
+    parse_params(text, str(home / preset))
+    return text
 
 
 @task(task_run_name="compare", cache_policy=NO_CACHE)

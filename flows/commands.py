@@ -64,12 +64,16 @@ def run_zero(
     objects: list[Event] = []
 
     def sort(line: str) -> None:
-        if line.startswith("{"):
-            objects.append(json.loads(line))
-            if on_object:
-                on_object(objects[-1])
-        else:
+        try:
+            found = json.loads(line) if line.startswith("{") else None
+        except ValueError:  # a line of a library
+            found = None
+        if found is None:
             listen(line)
+            return
+        objects.append(found)
+        if on_object:
+            on_object(found)
 
     _run(folder, " ".join(["zero", *arguments]), ["zero", *arguments], sort, text, env or {})
     return objects

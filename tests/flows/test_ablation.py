@@ -62,11 +62,14 @@ def test_every_preset_can_have_another_architecture(preset: str) -> None:
 
 
 def test_a_file_of_parameters_takes_the_place_of_a_preset(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("dataset: games\n")
-    assert parameters_text(tmp_path, "mine.yaml") == "dataset: games\n"
+    (tmp_path / "mine.yaml").write_text(f"# mine\n{preset_text('smoke')}")
+    assert parameters_text(tmp_path, "mine.yaml") == f"# mine\n{preset_text('smoke')}"
     assert parameters_text(tmp_path, "smoke") == preset_text("smoke")
     with pytest.raises(ParamsError, match=f"cannot read {tmp_path}/other.yaml: No such file.*give a file below.*smoke"):
         parameters_text(tmp_path, "other.yaml")
     (tmp_path / "mine.yaml").write_bytes("# größer\n".encode("latin-1"))
     with pytest.raises(ParamsError, match="it is not UTF-8"):
+        parameters_text(tmp_path, "mine.yaml")
+    (tmp_path / "mine.yaml").write_text("- smoke\n")
+    with pytest.raises(ParamsError, match=f"^{tmp_path}/mine.yaml: "):
         parameters_text(tmp_path, "mine.yaml")

@@ -45,10 +45,10 @@ def gone_in_time(*pids: int) -> bool:
 
 
 def test_json_is_returned_and_other_lines_are_passed_on(workspace: Path) -> None:
-    write(workspace, "zero", "import sys; print('hello', sys.argv[1:]); print('{\"a\": 1}')")
+    write(workspace, "zero", "import sys; print('hello', sys.argv[1:]); print('{\"a\": 1}'); print('{not JSON}')")
     lines: list[str] = []
     assert run_zero(workspace, "plan", "gating", listen=lines.append) == [{"a": 1}]
-    assert lines == ["hello ['plan', 'gating']"]
+    assert lines == ["hello ['plan', 'gating']", "{not JSON}"]
 
 
 def test_a_command_reads_its_text_and_its_environment(workspace: Path) -> None:

@@ -331,7 +331,8 @@ def restore_lineage(home: Path, lineage: str) -> Path:
     """
     target = workspace_dir(home, lineage)
     if target.exists():
-        raise LineageError(f"the workspace of {lineage!r} exists in {target}; move it away to restore it")
+        away = target.parent.with_name(f"{lineage}-before")  # beside it, it would count as a lineage
+        raise LineageError(f"the workspace of {lineage!r} exists; to restore it, move it: `mv {target} {away}`")
     if not git(home, "for-each-ref", f"refs/heads/lineage/{lineage}").strip():
         raise LineageError(
             f"no branch lineage/{lineage} in {home}; make the lineage with `zero new {lineage}`, or fetch it: "
