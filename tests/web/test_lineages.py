@@ -192,5 +192,9 @@ def test_all_ladders_and_tournaments_together(get, home):
     found = get("/api/ladder").json()
     assert [(each["lineage"], each["curve"][0]["elo"]) for each in found["ladders"]] == [("go9", 120.0), ("kid", 120.0)]
     assert found["ladders"][0]["game"]["size"] == 5 and "results" not in found["ladders"][0]
+    assert found["ladders"][0]["notes"] == [
+        "0 games, 0 of them in gating; 0 unique games count",
+        "no group has an anchor, so the ratings cannot be compared with those of another lineage",
+    ]
     assert found["tournaments"][0]["reference"] == "random"
     assert found["unreadable"] == [".zero/ladders/old/ladder.json"]

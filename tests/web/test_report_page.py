@@ -183,6 +183,7 @@ def test_the_list_and_the_ladder(url, page):
     assert marks(page, "Ratings of the champions")
     expect(page.get_by_role("table", name="kid: first = 0")).to_contain_text("80 to 160")
     expect(page.get_by_text("go, 5 x 5; the curve is of players with 20 simulations a move.").first).to_be_visible()
+    expect(page.get_by_role("listitem").filter(has_text="no group has an anchor").first).to_be_visible()
     assert_accessible(page)
     page.get_by_label("games of self-play").check()
     expect(page.get_by_role("img", name="Ratings of the champions over games of self-play")).to_be_visible()

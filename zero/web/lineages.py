@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from zero.errors import ZeroError
+from zero.evaluation.ladder_output import ladder_lines
 from zero.lineage.status import warning_lines
 from zero.network.health import Verdict
 from zero.record.generation import Generation
@@ -107,9 +108,12 @@ def routes(home: Path) -> list[Route]:
             return _json(generation_report(home, generations, request.path_params["number"]))
 
     def all_ladders(_: Request) -> Response:
+        found = read_ladders(home)
         # A ladder has thousands of results, which the page does not show.
-        content = read_ladders(home).model_dump_json(exclude={"ladders": {"__all__": {"results"}}})
-        return Response(content, media_type="application/json")
+        content = found.model_dump(mode="json", exclude={"ladders": {"__all__": {"results"}}})
+        for shown, ladder in zip(content["ladders"], found.ladders, strict=True):
+            shown["notes"] = list(ladder_lines(ladder))
+        return JSONResponse(content)
 
     return [
         Route("/api/lineages", all_lineages),

@@ -41,9 +41,14 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** A warning above a page; what stands between backticks is a command or a name. */
+/** The parts of a text; what stands between backticks is a command or a name. */
+export function withCode(text) {
+  return text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
+}
+
+/** A warning above a page. */
 export function warning(text) {
-  return el("p", { class: "error" }, text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part)));
+  return el("p", { class: "error" }, withCode(text));
 }
 
 /** Makes an SVG node; null leaves an attribute out. */

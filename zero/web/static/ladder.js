@@ -1,6 +1,6 @@
 // Ratings of all lineages together, over generations, games or hours; and the tournaments.
 
-import { api, el } from "./app.js";
+import { api, el, withCode } from "./app.js";
 import { WHOLE_NUMBERS, card, chart, dataTable, digits, integer, percent } from "./charts.js";
 
 const AXES = {
@@ -65,7 +65,7 @@ function curvesCard(ladders) {
   );
 }
 
-function ratingsCard({ lineage, game, simulations, scales, rows }) {
+function ratingsCard({ lineage, game, simulations, scales, rows, notes }) {
   const columns = ["player", number("rating"), number("95 % interval"), number("games", digits), number("opponents")];
   const groups = scales.map((scale, group) => {
     const chosen = rows.filter((row) => row.group === group);
@@ -73,7 +73,7 @@ function ratingsCard({ lineage, game, simulations, scales, rows }) {
     const caption = `${lineage}${scales.length > 1 ? `, group ${group + 1}` : ""}: ${scale.reference} = ${integer(scale.elo)}`;
     return [el("h3", {}, caption), dataTable(caption, columns, chosen.map((row) => [row.entry.name, row.elo, interval(row), row.games, row.opponents]))];
   });
-  const more = scales.length > 1 ? el("p", { class: "muted" }, "No games connect the groups, so their ratings cannot be compared.") : null;
+  const more = el("ul", { class: "muted" }, notes.map((note) => el("li", {}, withCode(note))));
   return card(`Players of ${lineage}`, el("p", { class: "muted" }, `${gameText(game)}${simulations === null ? "" : `; the curve is of players with ${simulations} simulations a move`}.`), groups, more);
 }
 

@@ -217,7 +217,9 @@ function compareForm({ lineage, nodes }) {
 
 function generationTable(nodes) {
   const number = (title, format) => ({ title, num: true, format });
-  const columns = ["generation", "result", number("score", percent), number("95 % interval"), number("champion"), number("value loss", digits), number("constant", digits), "training", number("games", integer), number("moves", digits)];
+  const loss = (value) => value.toFixed(4); // numbers of a column have as many decimals
+  const moves = (value) => value.toFixed(1);
+  const columns = ["generation", "result", number("score", percent), number("95 % interval"), number("champion"), number("value loss", loss), number("constant", loss), "training", number("games", integer), number("moves", moves)];
   const rows = [...nodes].reverse().map((node) => {
     const value = (found) => (node.kind === "decision" ? found : ""); // other kinds have no stages
     return [
