@@ -25,9 +25,10 @@ from zero.evaluation.openings import (
     opening_moves,
     openings_png,
     openings_tables,
+    stones_after,
 )
 from zero.games.coordinates import name_to_action
-from zero.games.rules import go_rules
+from zero.games.rules import go_rules, othello_rules
 
 RULES = go_rules(9, 9, 7.0)
 
@@ -69,6 +70,13 @@ def test_openings_are_equal_up_to_symmetry() -> None:
     games = games_of("C3 G7 G3", "G3 C7 C3", "G7 C3 C7", "C3 G7 E5", "C3 G7")
     counts = Counter(opening_moves(RULES, games, 3))
     assert sorted(counts.values()) == [1, 3], "the last game has too few moves"
+
+
+def test_the_board_of_an_opening_has_the_discs_that_were_turned() -> None:
+    rules = othello_rules(6, 6)
+    opening = tuple((move, name_to_action(rules, name)) for move, name in enumerate(("C5", "B5")))
+    rows = ("......", ".OX...", "..OX..", "..XO..", "......", "......")
+    assert stones_after(rules, opening).tolist() == [{"X": 1, "O": -1, ".": 0}[each] for each in "".join(rows)]
 
 
 def test_openings_are_the_smallest_image_of_the_first_moves() -> None:

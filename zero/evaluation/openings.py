@@ -23,8 +23,9 @@ from zero.config.settings import STATE_FOLDER
 from zero.data.records import GameColumns
 from zero.errors import LineageError, ParamsError
 from zero.games.coordinates import action_to_name
-from zero.games.position import GO, Rules
+from zero.games.position import BLACK, GO, OTHELLO, Rules
 from zero.games.rules import rules_of
+from zero.players.board import Board
 from zero.progress import Progress
 from zero.record.lineages import ProjectRecord
 from zero.storage.files import canonical_json, write_atomic
@@ -186,6 +187,17 @@ def corners_of(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Mov
             yield tuple((int(colour), action) for colour, action in zip(colours, smallest, strict=True))
 
 
+def stones_after(rules: Rules, moves: Moves) -> np.ndarray:
+    """Colour of each point after the moves, [S*S] int8; captured stones of Go stay."""
+    if rules.game == OTHELLO:
+        return Board(rules, (action for _, action in moves)).stones
+    stones = np.zeros(rules.num_points, np.int8)
+    for colour, action in moves:
+        if action < rules.num_points:
+            stones[action] = -BLACK if colour else BLACK
+    return stones
+
+
 def most_frequent(
     rules: Rules, kind: str, tables: Sequence[Counter[Moves]], generations: Sequence[int], top: int
 ) -> list[Frequency]:
@@ -274,11 +286,11 @@ def draw_moves(axes: "Axes", rules: Rules, moves: Moves) -> None:
     rows, columns = np.arange(rules.rows), np.arange(rules.columns)
     axes.hlines(rows, 0, rules.columns - 1, color="0.6", lw=0.5)
     axes.vlines(columns, 0, rules.rows - 1, color="0.6", lw=0.5)
-    for number, (colour, action) in enumerate(moves, 1):
-        if action < rules.num_points:
-            row, column = divmod(action, rules.columns)
-            axes.plot(column, row, "o", ms=8, mec="black", mew=0.5, mfc=("black", "white")[colour])
-            axes.annotate(
-                str(number), (column, row), ha="center", va="center", fontsize=5, color=("white", "black")[colour]
-            )
+    stones = stones_after(rules, moves)
+    numbers = {action: str(number) for number, (_, action) in enumerate(moves, 1)}
+    for point in np.flatnonzero(stones).tolist():
+        row, column = divmod(point, rules.columns)
+        face, text = ("black", "white") if stones[point] == BLACK else ("white", "black")
+        axes.plot(column, row, "o", ms=8, mec="black", mew=0.5, mfc=face)
+        axes.annotate(numbers.get(point, ""), (column, row), ha="center", va="center", fontsize=5, color=text)
     axes.set(aspect="equal", xlim=(-0.7, rules.columns - 0.3), ylim=(rules.rows - 0.3, -0.7))

@@ -19,7 +19,7 @@ import numpy as np
 from zero.config.params import PARAMS_FILE
 from zero.data.records import GameColumns, concatenate, read_records
 from zero.errors import LineageError
-from zero.evaluation.openings import most_frequent, opening_moves
+from zero.evaluation.openings import most_frequent, opening_moves, stones_after
 from zero.games.position import Rules
 from zero.games.rules import rules_of
 from zero.lineage.status import pages_of, warning_lines
@@ -97,6 +97,8 @@ class FrequentOpening(Manifest):
 
     moves: tuple[tuple[int, int], ...]
     """Colour (0 Black, 1 White) and action of each move."""
+    stones: tuple[int, ...]
+    """Colour of each point after the moves: +1 Black, -1 White, 0 empty."""
     names: str
     share: float
     """Share of the games that have at least this number of moves."""
@@ -392,7 +394,15 @@ def _lengths(games: GameColumns | None) -> dict[int, int] | None:
 def _openings(rules: Rules, games: GameColumns) -> tuple[FrequentOpening, ...]:
     table = Counter(opening_moves(rules, games, OPENING_MOVES))
     found = most_frequent(rules, "opening", [table], [0], OPENINGS)
-    return tuple(FrequentOpening(moves=each.moves, names=each.names, share=each.shares[0]) for each in found)
+    return tuple(
+        FrequentOpening(
+            moves=each.moves,
+            stones=tuple(stones_after(rules, each.moves).tolist()),
+            names=each.names,
+            share=each.shares[0],
+        )
+        for each in found
+    )
 
 
 def _provenance(generation: Generation, entry: LedgerEntry) -> Provenance:

@@ -289,11 +289,10 @@ function openingsCard({ openings, board, selfplay }, tag) {
   const title = titled("Most frequent openings of self-play", tag);
   if (selfplay?.num_games === 0) return card(title, el("p", { class: "muted" }, "No games of self-play."));
   if (!openings || !board) return card(title, el("p", { class: "muted" }, "The games are not on this machine."));
-  const figures = openings.map(({ moves, names, share }) => {
-    const stones = new Array(board.rows * board.columns).fill(0);
+  const figures = openings.map(({ moves, stones, names, share }) => {
     const numbers = {};
-    moves.forEach(([colour, action], index) => {
-      if (action < stones.length) [stones[action], numbers[action]] = [colour ? -1 : 1, index + 1];
+    moves.forEach(([, action], index) => {
+      if (action < stones.length) numbers[action] = index + 1;
     });
     return el("figure", {}, smallBoard({ ...board, stones, numbers, size: 150, title: `opening ${names}` }), el("figcaption", {}, el("strong", {}, percent(share)), ` ${names}`));
   });
