@@ -39,9 +39,7 @@ def nudged(game: GameRecord) -> GameRecord:
 def test_wrong_games_with_a_matching_lock_are_refused_by_replay_and_played_again(unrecorded: Lineage) -> None:
     lock, workspace = lock_of(unrecorded), unrecorded.workspace
     replace_shard(
-        workspace / "data/games",
-        1,
-        lambda games: changed(games, lambda game: game._replace(outcome=-game.outcome)),
+        workspace / "data/games", 1, lambda games: changed(games, lambda game: game._replace(outcome=-game.outcome))
     )
     dvc(workspace, "commit", "--force", "selfplay")
     refused = dvc(workspace, "repro", check=False)

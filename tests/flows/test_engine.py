@@ -22,16 +22,7 @@ from prefect import flow, task
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows import workers
-from flows.engine import (
-    ALLOWED_FAILURES,
-    IDLE_SETTINGS,
-    TASKS_PER_WORKER,
-    Engine,
-    LostError,
-    _fetch,
-    _outcome,
-    probe,
-)
+from flows.engine import ALLOWED_FAILURES, IDLE_SETTINGS, TASKS_PER_WORKER, Engine, LostError, _fetch, _outcome, probe
 from flows.workers import code_resource, play_shard, report_progress, train
 from tests.flows.examples import smoke_params
 from tests.infra.servers import Servers, free_port

@@ -18,13 +18,7 @@ from zero.network.weights import new_network, weights_bytes
 from zero.search.streams import stream_of
 from zero.stages import gating, selfplay, verification
 from zero.stages.inputs import read_inputs
-from zero.stages.verification import (
-    MOVE_FIELDS,
-    VerificationMetrics,
-    game_difference,
-    games_to_finish,
-    sample_shards,
-)
+from zero.stages.verification import MOVE_FIELDS, VerificationMetrics, game_difference, games_to_finish, sample_shards
 from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Champion, Checkpoint, GameRecord, GameSet, GenerationId

@@ -196,8 +196,7 @@ def test_a_wrong_move_is_named(recorded, move: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["gating/made/1/99", "gating/made/9/0", "gating/nobody/1/0", "match/made/1/0", f"gating/made/1/{'9' * 9}"],
+    "path", ["gating/made/1/99", "gating/made/9/0", "gating/nobody/1/0", "match/made/1/0", f"gating/made/1/{'9' * 9}"]
 )
 @pytest.mark.parametrize("end", ["", "/sgf"])
 def test_an_unknown_game_is_named(recorded, path: str, end: str) -> None:

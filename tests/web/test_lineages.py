@@ -99,13 +99,7 @@ def test_a_lineage_has_its_graph(get):
         ("rollback", None),
         ("decision", True),
     ]
-    assert [node["parent"] for node in nodes] == [
-        None,
-        "go9/gen-0000",
-        "go9/gen-0001",
-        "go9/gen-0001",
-        "go9/gen-0003",
-    ]
+    assert [node["parent"] for node in nodes] == [None, "go9/gen-0000", "go9/gen-0001", "go9/gen-0001", "go9/gen-0003"]
     assert (nodes[1]["score"], nodes[1]["value_loss"], nodes[1]["constant_value_loss"]) == (0.7, 0.64, 0.99)
     assert found["branches"] == [{"lineage": "kid", "source": "go9/gen-0001"}]
     assert get("/api/lineages/kid").json()["nodes"][0]["parent"] == "go9/gen-0001"
