@@ -87,10 +87,7 @@ def new_row(preset: str, processes: int, threads: int, games: int, is_double: bo
     batch = slots // (2 if is_double else 1)
     seconds = (latency["fixed_us"] + latency["position_us"] * batch) * MICRO
     limit = processes * batch / seconds
-    changes = {
-        "selfplay": {"num_slots": slots},
-        "profile": {"search_threads": threads, "half_batches": is_double},
-    }
+    changes = {"selfplay": {"num_slots": slots}, "profile": {"search_threads": threads, "half_batches": is_double}}
     buffering = "double" if is_double else "single"
     return Row(
         name=f"{processes}x{threads}-{games}-{buffering}",

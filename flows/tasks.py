@@ -190,10 +190,11 @@ def evaluate(home: Path, lineage: str) -> None:
     logger = get_run_logger()
     try:  # the tables are too long for a log
         events = run_zero(home, "evaluate", lineage, listen=lambda _: None, env={"ZERO_PROGRESS": "json"})
+        total = events[-1]["total"]
     except Exception as error:  # the generation is recorded; the next one computes what is missing
         logger.warning(f"held-out evaluation is incomplete: {error}; run `zero evaluate {lineage}`")
         return
-    logger.info(f"{events[-1]['total']} new evaluations; `zero evaluate {lineage}` shows them")
+    logger.info(f"{total} new evaluations; `zero evaluate {lineage}` shows them")
 
 
 def _submit_training(turn: Turn, spec: Event, num_gpus: int, engine: Engine, replay: State[Any]) -> Iterator[Run]:

@@ -1,22 +1,22 @@
 """Games without a search: random moves with random visit counts, and a workspace for them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 import yaml
 
-from tests.parameters import network_params, preset
+from tests.parameters import network_params, preset, training_params, with_sections
 from zero.config.params import GoParams, Params
-from zero.data.records import write_records
+from zero.data.records import GameColumns, game_record, read_records, write_records
 from zero.games.go import write_ownership
 from zero.games.position import ENDED, GO, Rules, new_history, new_position
 from zero.games.rules import legal_mask, margin, outcome, play, rules_of
 from zero.network.learner import Learner
 from zero.network.weights import load_network, new_network, weights_bytes
 from zero.play.slots import END_NAMES
-from zero.storage.files import file_ref, sha256_bytes, write_atomic, write_manifest
+from zero.storage.files import checked_path, file_ref, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin, ShardRef, Window
 
@@ -32,23 +32,14 @@ MADE_SIMULATIONS = 48
 
 def made_params(**training: object) -> Params:
     """Small parameters on a 5x5 board; `training` changes that section."""
-    params = preset()
-    section = {
-        "num_steps": 10,
-        "batch_size": 8,
-        "ema_decay": 0.0,
-        "checkpoint_interval": 4,
-        "log_interval": 3,
-        **training,
-    }
-    return params.model_copy(
-        update={
-            "game": GO5,
-            "network": network_params(),
-            "replay": params.replay.model_copy(update={"window_games": 100}),
-            "training": type(params.training).model_validate(params.training.model_dump() | section),
-            "profile": params.profile.model_copy(update={"training_threads": 1}),
-        }
+    small = {"num_steps": 10, "batch_size": 8, "ema_decay": 0.0, "checkpoint_interval": 4, "log_interval": 3}
+    return with_sections(
+        preset(),
+        game=GO5,
+        network=network_params(),
+        replay={"window_games": 100},
+        training=training_params(**small | training),
+        profile={"training_threads": 1},
     )
 
 
@@ -114,6 +105,10 @@ def made_records(rules: Rules, num_games: int, seed: int = 0, first_game: int = 
     return [made_record(rules, draws, first_game + i) for i in range(num_games)]
 
 
+def records_of(games: GameColumns) -> list[GameRecord]:
+    return [game_record(games, index) for index in range(games.num_games)]
+
+
 def made_origin(stage: str, generation: int, lineage: str = LINEAGE) -> Origin:
     return Origin(
         stage=stage,
@@ -163,6 +158,19 @@ def write_games(folder: Path, generation: int, num_shards: int = 2) -> list[Game
     write_manifest(directory, game_set)
     write_manifest(folder, GenerationId(lineage=LINEAGE, number=generation, resign_threshold=-1.0), GENERATION_FILE)
     return [game for shard in shards for game in shard]
+
+
+def replace_shard(directory: Path, index: int, change: Callable[[list[GameRecord]], list[GameRecord]]) -> bytes:
+    """Writes other games into a shard, updates the manifest, and returns the new bytes."""
+    games = read_manifest(directory, GameSet)
+    refs, ref = list(games.shards), games.shards[index]
+    records = change(records_of(read_records(checked_path(ref.file, directory).read_bytes(), "shard")))
+    data, positions = write_records(records), sum(len(record.actions) for record in records)
+    write_atomic(directory / ref.file.path, data)
+    refs[index] = ref.model_copy(update={"file": made_file_ref(ref.file.path, data), "num_positions": positions})
+    total = sum(each.num_positions for each in refs)
+    write_manifest(directory, games.model_copy(update={"shards": tuple(refs), "num_positions": total}))
+    return data
 
 
 def write_params(folder: Path, params: Params) -> None:

@@ -50,6 +50,15 @@ def training_params(**changes: object) -> TrainingParams:
     return TrainingParams.model_validate(preset().training.model_dump() | changes)
 
 
+def with_sections(params: Params, **changes: Any) -> Params:
+    """Other parameters: `replay={"window_games": 9}` changes fields of a section, `seed=2` replaces a value."""
+    sections = {
+        name: getattr(params, name).model_copy(update=value) if isinstance(value, dict) else value
+        for name, value in changes.items()
+    }
+    return params.model_copy(update=sections)
+
+
 def smoke_text() -> str:
     """A valid file that holds every parameter, as `zero new` writes it."""
     return params_text(preset("smoke"))

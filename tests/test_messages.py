@@ -3,6 +3,7 @@
 A message names the value, the cause and the remedy. This file is the list to read when you write a new one.
 """
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -139,222 +140,131 @@ PARAMETERS: list[tuple[dict[str, Any], str]] = [
 ]
 """Changes of the preset `smoke`, and the message after the file's name."""
 
-COMMANDS: list[tuple[str, str]] = [
-    (
-        "import missing.sgf --out made --preset smoke",
-        "cannot read missing.sgf: No such file or directory; give files, folders or archives of SGF",
-    ),
-    (
-        "import params.yaml --out made --preset smoke",
-        ("no game was imported; rejected: not SGF 1; the first is params.yaml: it has no '(;', which starts a game"),
-    ),
-    (
-        "import params.yaml --out games --preset smoke",
-        "HOME/games already exists; give another --out, or delete it first",
-    ),
-    (
-        "import params.yaml --out made --params missing.yaml",
-        ("cannot read missing.yaml: No such file or directory; give --preset, one of " + ", ".join(presets())),
-    ),
-    (
-        "import params.yaml --out made --preset smoke --split 1,1",
-        "--split '1,1' must be three fractions for train, validation, test, such as 0.8,0.1,0.1",
-    ),
-    (
-        "import params.yaml --out made --preset smoke --min-rating strong",
-        "--min-rating 'strong' is not a rating; give a rank (3d, 5k, 1p) or a number (2000)",
-    ),
-    (
-        "new go9 --preset smoek",
-        ("unknown preset 'smoek' (did you mean 'smoke'?); presets: " + ", ".join(presets())),
-    ),
-    ("new go9 --preset smoke --params params.yaml", "--preset and --params exclude each other; give one of them"),
-    (
-        "new go9 --params missing.yaml",
-        ("cannot read missing.yaml: No such file or directory; give --preset, one of " + ", ".join(presets())),
-    ),
-    (
-        "new go9 --params not-yaml.yaml",
-        (
-            'not-yaml.yaml is not YAML: while parsing a flow sequence in "<unicode string>", line 1,'
-            " column 7: seed: [1 ^ expected ',' or ']', but got '<stream end>' in \"<unicode "
-            'string>", line 2, column 1: ^'
-        ),
-    ),
-    ("new go9 --params list.yaml", "list.yaml: the file must be a mapping, got [1]"),
-    (
-        "new go9 --params latin-1.yaml",
-        "latin-1.yaml: parameter game is missing and has no default; add it, see docs/parameters.md",
-    ),
-    (
-        "new ../up --preset smoke",
-        "'../up' is not a valid lineage name; use up to 40 of a-z, 0-9 and '-', starting with a letter",
-    ),
-    (
-        "new random --preset smoke",
-        "'random' is the name of a kind of player, as in `zero match`; choose another name",
-    ),
-    ("status go7", "unknown lineage 'go7'; known are: none yet; make it with `zero new go7`"),
-    (
-        "restore go7",
-        (
-            "no branch lineage/go7 in HOME; make the lineage with `zero new go7`, or fetch it: `git "
-            "fetch --tags origin lineage/go7:lineage/go7`"
-        ),
-    ),
-    ("track go7", "MLFLOW_TRACKING_URI is not set and no local server runs; set it, or run `make up`"),
-    ("provenance go9/gen-0001", "unknown generation 'go9/gen-0001'; `git tag --list '*/gen-*'` lists the known ones"),
-    (
-        "branch go9 mine/gen-0001 bold",
-        "mine/gen-0001 is not a generation of lineage 'go9'; give one of its tags, such as go9/gen-0000",
-    ),
-    (
-        "reproduce go9/gen-0001 --sample 1 --keep again",
-        "--sample and --keep exclude each other (a sample has no clone); give one of them",
-    ),
-    ("audit go7", "unknown lineage 'go7'; known are: none yet; make it with `zero new go7`"),
-    ("audit go9/twelve", "'go9/twelve' is not a generation; name a lineage (go9) or a tag (go9/gen-0012)"),
-    (
-        "audit go9 --key missing.pem",
-        "cannot read the key missing.pem: No such file or directory; give a public key file (PEM)",
-    ),
-    (
-        "audit go9 --key not-a-key.pem",
-        "not-a-key.pem is not an Ed25519 public key; give a public key file (PEM)",
-    ),
-    ("impact abc", "'abc' is too short for a digest; give at least 7 digits"),
-    (
-        "impact 3fa9c1d",
-        (
-            "no attestation of any lineage in HOME names '3fa9c1d'; give 7 or more digits of a "
-            "shard's, a network's, a window's or a package lock's SHA-256, of a shard's key, of a "
-            "commit, or the name of a worker or its host"
-        ),
-    ),
-    ("match random random --games 3", "games = 3 is odd; give an even number, half of them with each colour"),
-    (
-        "match random grandom --games 2",
-        "unknown lineage 'grandom'; known are: none yet; make it with `zero new grandom`",
-    ),
-    (
-        "match random random,simulations=8 --games 2",
-        "'random,simulations=8': unknown option 'simulations=8'; random has: none",
-    ),
-    (
-        "match shipped:go9,simulation=8 random --games 2",
-        (
-            "'shipped:go9,simulation=8': unknown option 'simulation=8' (did you mean "
-            "'simulations'?); network has: simulations, resign, root, pass_wins, considered_actions,"
-            " value_scale, c_puct"
-        ),
-    ),
-    (
-        "match shipped:go9,simulations=many random --games 2",
-        "'shipped:go9,simulations=many': simulations must be an integer from 0 to 1000000, got 'many'",
-    ),
-    (
-        "match shipped:go9,c_puct=2 random --games 2",
-        "'shipped:go9,c_puct=2': a gumbel root does not use c_puct; add root=puct, or remove c_puct",
-    ),
-    ("match shipped:chess random --games 2", "unknown shipped player 'chess'; give shipped:go9 or shipped:gomoku8"),
-    (
-        "match shipped:go9 shipped:gomoku8 --games 2",
-        "these players were made for different games: go and gomoku; choose two players of the same game",
-    ),
-    (
-        "match shipped:go9 random --games 2 --size 19",
-        (
-            "the network is for a 9x9 board with 82 actions, the game has a 19x19 board with 362; "
-            "use a network for this board"
-        ),
-    ),
-    (
-        "match shipped:go9 random --games 2 --openings 500",
-        "opening_moves must be at most 40 for 81 points, got 500; give a smaller number",
-    ),
-    (
-        "match missing.safetensors random --games 2",
-        (
-            "cannot find the file missing.safetensors; give a weight file, a lineage, or a "
-            "generation such as go9/gen-0012"
-        ),
-    ),
-    (
-        "match weights.safetensors random --games 2",
-        (
-            "the weight file is corrupt: Error while deserializing: header too small; restore it "
-            "(in a lineage by `dvc checkout --force`)"
-        ),
-    ),
-    ("match rollout:many random --games 2", "'rollout:many': rollout must be an integer from 1 to 1000000, got 'many'"),
-    (
-        "match leelaz:missing.txt random --games 2",
-        "cannot find the weight file missing.txt; give the path of text weights of Leela Zero",
-    ),
-    (
-        "match gtp:no-such-program random --games 2",
-        "cannot find the program 'no-such-program'; install it, or give its path",
-    ),
-    ("play random --size 20", "size = 20: Input should be less than or equal to 19"),
-    ("play shipped:gomoku8 --komi 5", "komi = 5.0 is for Go only; gomoku has no komi"),
-    ("gtp shipped:go9,resign=2", "'shipped:go9,resign=2': resign must be a number from -1 (never) to 1, got '2'"),
-    (
-        "export shipped:go9 weights.txt --format leela-zero",
-        (
-            "the network is for a 9x9 board with 82 actions, but Leela Zero plays 19x19 Go only; "
-            "export it with `--format onnx`"
-        ),
-    ),
-    (
-        "export weights.safetensors player --format player",
-        ("weights.safetensors is not a recorded generation; give a lineage, or a generation such as go9/gen-0012"),
-    ),
-    ("sgf missing games.sgf", "no missing/manifest.json; run `dvc checkout`, or `dvc repro` in a lineage's workspace"),
-    ("sgf games games.sgf", "games/manifest.json is not a GameSet: Invalid JSON: expected value at line 1 column 1"),
-    ("shard missing.json", "cannot read missing.json: No such file or directory; give a line of `zero plan` in a file"),
-    (
-        "shard not-json.json",
-        (
-            "not-json.json is not a shard specification: Invalid JSON: expected value at line 1 "
-            "column 1; give a line of `zero plan` in a file"
-        ),
-    ),
-    (
-        "shard small.json",
-        ("small.json is not a shard specification: kind: Field required; give a line of `zero plan` in a file"),
-    ),
-    ("plan gating --next", "gating of the next generation cannot be planned yet; `--next` works with selfplay only"),
-    (
-        "plan selfplay --next",
-        "no HOME/state/generation.json; run `dvc checkout`, or `dvc repro` in a lineage's workspace",
-    ),
-]
-
-ELSEWHERE: list[tuple[str, str, str]] = [
-    (
-        "selfplay",
-        "bare",
-        "no HOME/bare/state/generation.json; run `dvc checkout`, or `dvc repro` in a lineage's workspace",
-    ),
-    ("training", "games", "no params.yaml in HOME/games; run this in a lineage's workspace or the project"),
-    (
-        "status empty",
-        "broken",
-        (
-            "HOME/broken/.zero/workspaces/empty/record/ledger.jsonl is empty; restore it with `git "
-            "-C HOME/broken/.zero/workspaces/empty/record checkout HEAD -- ledger.jsonl`"
-        ),
-    ),
-    (
-        "status cut",
-        "broken",
-        (
-            "HOME/broken/.zero/workspaces/cut/record/ledger.jsonl, line 1 is not a ledger entry; "
-            "restore it with `git -C HOME/broken/.zero/workspaces/cut/record checkout HEAD -- ledger.jsonl`"
-        ),
-    ),
-]
-"""A command, the folder it runs in, and the message."""
+COMMANDS = """
+import missing.sgf --out made --preset smoke
+    cannot read missing.sgf: No such file or directory; give files, folders or archives of SGF
+import params.yaml --out made --preset smoke
+    no game was imported; rejected: not SGF 1; the first is params.yaml: it has no '(;', which starts a game
+import params.yaml --out games --preset smoke
+    HOME/games already exists; give another --out, or delete it first
+import params.yaml --out made --params missing.yaml
+    cannot read missing.yaml: No such file or directory; give --preset, one of PRESETS
+import params.yaml --out made --preset smoke --split 1,1
+    --split '1,1' must be three fractions for train, validation, test, such as 0.8,0.1,0.1
+import params.yaml --out made --preset smoke --min-rating strong
+    --min-rating 'strong' is not a rating; give a rank (3d, 5k, 1p) or a number (2000)
+new go9 --preset smoek
+    unknown preset 'smoek' (did you mean 'smoke'?); presets: PRESETS
+new go9 --preset smoke --params params.yaml
+    --preset and --params exclude each other; give one of them
+new go9 --params missing.yaml
+    cannot read missing.yaml: No such file or directory; give --preset, one of PRESETS
+new go9 --params not-yaml.yaml
+    not-yaml.yaml is not YAML: while parsing a flow sequence in "<unicode string>", line 1, column 7: seed: [1 ^
+    expected ',' or ']', but got '<stream end>' in "<unicode string>", line 2, column 1: ^
+new go9 --params list.yaml
+    list.yaml: the file must be a mapping, got [1]
+new go9 --params latin-1.yaml
+    latin-1.yaml: parameter game is missing and has no default; add it, see docs/parameters.md
+new ../up --preset smoke
+    '../up' is not a valid lineage name; use up to 40 of a-z, 0-9 and '-', starting with a letter
+new random --preset smoke
+    'random' is the name of a kind of player, as in `zero match`; choose another name
+status go7
+    unknown lineage 'go7'; known are: none yet; make it with `zero new go7`
+restore go7
+    no branch lineage/go7 in HOME; make the lineage with `zero new go7`, or fetch it: `git fetch --tags origin
+    lineage/go7:lineage/go7`
+track go7
+    MLFLOW_TRACKING_URI is not set and no local server runs; set it, or run `make up`
+provenance go9/gen-0001
+    unknown generation 'go9/gen-0001'; `git tag --list '*/gen-*'` lists the known ones
+branch go9 mine/gen-0001 bold
+    mine/gen-0001 is not a generation of lineage 'go9'; give one of its tags, such as go9/gen-0000
+reproduce go9/gen-0001 --sample 1 --keep again
+    --sample and --keep exclude each other (a sample has no clone); give one of them
+audit go7
+    unknown lineage 'go7'; known are: none yet; make it with `zero new go7`
+audit go9/twelve
+    'go9/twelve' is not a generation; name a lineage (go9) or a tag (go9/gen-0012)
+audit go9 --key missing.pem
+    cannot read the key missing.pem: No such file or directory; give a public key file (PEM)
+audit go9 --key not-a-key.pem
+    not-a-key.pem is not an Ed25519 public key; give a public key file (PEM)
+impact abc
+    'abc' is too short for a digest; give at least 7 digits
+impact 3fa9c1d
+    no attestation of any lineage in HOME names '3fa9c1d'; give 7 or more digits of a shard's, a network's, a window's
+    or a package lock's SHA-256, of a shard's key, of a commit, or the name of a worker or its host
+match random random --games 3
+    games = 3 is odd; give an even number, half of them with each colour
+match random grandom --games 2
+    unknown lineage 'grandom'; known are: none yet; make it with `zero new grandom`
+match random random,simulations=8 --games 2
+    'random,simulations=8': unknown option 'simulations=8'; random has: none
+match shipped:go9,simulation=8 random --games 2
+    'shipped:go9,simulation=8': unknown option 'simulation=8' (did you mean 'simulations'?); network has: simulations,
+    resign, root, pass_wins, considered_actions, value_scale, c_puct
+match shipped:go9,simulations=many random --games 2
+    'shipped:go9,simulations=many': simulations must be an integer from 0 to 1000000, got 'many'
+match shipped:go9,c_puct=2 random --games 2
+    'shipped:go9,c_puct=2': a gumbel root does not use c_puct; add root=puct, or remove c_puct
+match shipped:chess random --games 2
+    unknown shipped player 'chess'; give shipped:go9 or shipped:gomoku8
+match shipped:go9 shipped:gomoku8 --games 2
+    these players were made for different games: go and gomoku; choose two players of the same game
+match shipped:go9 random --games 2 --size 19
+    the network is for a 9x9 board with 82 actions, the game has a 19x19 board with 362; use a network for this board
+match shipped:go9 random --games 2 --openings 500
+    opening_moves must be at most 40 for 81 points, got 500; give a smaller number
+match missing.safetensors random --games 2
+    cannot find the file missing.safetensors; give a weight file, a lineage, or a generation such as go9/gen-0012
+match weights.safetensors random --games 2
+    the weight file is corrupt: Error while deserializing: header too small; restore it (in a lineage by `dvc checkout
+    --force`)
+match rollout:many random --games 2
+    'rollout:many': rollout must be an integer from 1 to 1000000, got 'many'
+match leelaz:missing.txt random --games 2
+    cannot find the weight file missing.txt; give the path of text weights of Leela Zero
+match gtp:no-such-program random --games 2
+    cannot find the program 'no-such-program'; install it, or give its path
+play random --size 20
+    size = 20: Input should be less than or equal to 19
+play shipped:gomoku8 --komi 5
+    komi = 5.0 is for Go only; gomoku has no komi
+gtp shipped:go9,resign=2
+    'shipped:go9,resign=2': resign must be a number from -1 (never) to 1, got '2'
+export shipped:go9 weights.txt --format leela-zero
+    the network is for a 9x9 board with 82 actions, but Leela Zero plays 19x19 Go only; export it with `--format onnx`
+export weights.safetensors player --format player
+    weights.safetensors is not a recorded generation; give a lineage, or a generation such as go9/gen-0012
+sgf missing games.sgf
+    no missing/manifest.json; run `dvc checkout`, or `dvc repro` in a lineage's workspace
+sgf games games.sgf
+    games/manifest.json is not a GameSet: Invalid JSON: expected value at line 1 column 1
+shard missing.json
+    cannot read missing.json: No such file or directory; give a line of `zero plan` in a file
+shard not-json.json
+    not-json.json is not a shard specification: Invalid JSON: expected value at line 1 column 1; give a line of `zero
+    plan` in a file
+shard small.json
+    small.json is not a shard specification: kind: Field required; give a line of `zero plan` in a file
+plan gating --next
+    gating of the next generation cannot be planned yet; `--next` works with selfplay only
+plan selfplay --next
+    no HOME/state/generation.json; run `dvc checkout`, or `dvc repro` in a lineage's workspace
+bare/ selfplay
+    no HOME/bare/state/generation.json; run `dvc checkout`, or `dvc repro` in a lineage's workspace
+games/ training
+    no params.yaml in HOME/games; run this in a lineage's workspace or the project
+broken/ status empty
+    HOME/broken/.zero/workspaces/empty/record/ledger.jsonl is empty; restore it with `git -C
+    HOME/broken/.zero/workspaces/empty/record checkout HEAD -- ledger.jsonl`
+broken/ status cut
+    HOME/broken/.zero/workspaces/cut/record/ledger.jsonl, line 1 is not a ledger entry; restore it with `git -C
+    HOME/broken/.zero/workspaces/cut/record checkout HEAD -- ledger.jsonl`
+"""
+"""Each command, after the folder that it runs in if that is not the project's, and its message below it."""
 
 SGF: list[tuple[str, str]] = [
     ("", "not an SGF file: it has no '(;', which starts a game"),
@@ -400,15 +310,19 @@ def test_a_match_against_a_program_that_is_not_installed_says_how_to_install_it(
     )
 
 
-@pytest.mark.parametrize(("command", "message"), COMMANDS)
-def test_a_command_that_cannot_work_says_why_and_what_to_do(run: Run, command: str, message: str) -> None:
-    assert run(*command.split()) == message
+def cases_of(text: str) -> list[tuple[str, str, str]]:
+    """Folder, command and message of each case."""
+    found = []
+    for case in re.split(r"\n(?! )", text.strip()):
+        command, *lines = case.splitlines()
+        folder, command = command.split("/ ") if "/ " in command else (".", command)
+        message = " ".join(line.strip() for line in lines).replace("PRESETS", ", ".join(presets()))
+        found.append((folder, command, message))
+    return found
 
 
-@pytest.mark.parametrize(("command", "folder", "message"), ELSEWHERE)
-def test_a_missing_or_broken_file_is_named_with_the_command_that_restores_it(
-    run: Run, command: str, folder: str, message: str
-) -> None:
+@pytest.mark.parametrize(("folder", "command", "message"), cases_of(COMMANDS))
+def test_a_command_that_cannot_work_says_why_and_what_to_do(run: Run, folder: str, command: str, message: str) -> None:
     assert run(*command.split(), folder=folder) == message
 
 
@@ -420,7 +334,7 @@ def test_an_sgf_file_that_cannot_be_read_names_the_property(text: str, message: 
 
 
 def test_every_message_is_one_line_without_a_full_stop() -> None:
-    tables = (PARAMETERS, COMMANDS, ELSEWHERE, SGF)
+    tables: tuple[Any, ...] = (PARAMETERS, cases_of(COMMANDS), SGF)
     messages = [str(case[-1]) for table in tables for case in table]
     assert len(messages) >= 80
     for message in messages:

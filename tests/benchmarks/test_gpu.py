@@ -26,7 +26,7 @@ from benchmarks.harness import spread_of
 from benchmarks.results import describe_machine, rows_named
 from tests.benchmarks.commands import cells, exit_status
 from tests.network.networks import as_images, random_planes
-from tests.parameters import preset
+from tests.parameters import preset, with_sections
 from zero.errors import ParamsError
 from zero.network.weights import new_network
 from zero.storage.files import read_manifest, write_manifest
@@ -170,7 +170,7 @@ def test_a_row_is_measured_with_its_bound(monkeypatch, tmp_path, name):
     device, params = Device(name="NVIDIA H200"), preset("go9-gpu")
     earlier = (BenchSection(name="gpu-matmul", figures=(Figure(name="", value=700.0, unit=""),)),)
     report = Report(device=device, machine={}, sections=() if name == "gpu-matmul" else earlier)
-    params = params.model_copy(update={"profile": params.profile.model_copy(update={"device": "cpu"})})  # no lock
+    params = with_sections(params, profile={"device": "cpu"})  # no lock
     section = measure_row(Bench(tmp_path, False, report, params, 0.0), name)
     (row,) = measured
     assert not row.needs and row.ours and row.ours == rows_named(name)[0].ours

@@ -42,10 +42,7 @@ def test_sides_alternate_after_a_short_round(turns):
     order, figures = turns
     figures |= {"ours": [9, 1, 1], "rival": [9, 1, 1]}
     measure(ROW, ON_CPU, 4.0, 2)
-    assert order == [
-        *(("ours", 0.5), ("rival", 0.5)),
-        *(("ours", 4.0), ("rival", 4.0), ("ours", 4.0), ("rival", 4.0)),
-    ]
+    assert order == [*(("ours", 0.5), ("rival", 0.5)), *(("ours", 4.0), ("rival", 4.0), ("ours", 4.0), ("rival", 4.0))]
 
 
 def test_a_ratio_is_computed_within_a_round(turns):

@@ -25,14 +25,7 @@ from benchmarks.seed_report import (
     seeds_table,
     write_curve,
 )
-from benchmarks.seeds import (
-    SeedLimits,
-    SeedRun,
-    new_experiment,
-    open_experiment,
-    read_experiment,
-    read_generation,
-)
+from benchmarks.seeds import SeedLimits, SeedRun, new_experiment, open_experiment, read_experiment, read_generation
 from benchmarks.setting import numbers_of
 from tests.benchmarks.commands import exit_status
 from tests.end_to_end.lineages import ALWAYS

@@ -14,7 +14,7 @@ from benchmarks.setting import ON_CPU, changed, params_of, selfplay_settings
 from benchmarks.training import batches, learner, made_games, plain, plain_losses
 from tests.clock import Clock
 from tests.oracle.leelaz import needs_leelaz
-from tests.parameters import network_params, preset, profile_params
+from tests.parameters import network_params, preset, profile_params, with_sections
 from zero.config.params import GomokuParams, Params
 from zero.errors import ZeroError
 from zero.games.position import NUM_MOVES
@@ -124,9 +124,7 @@ def test_generated_games_are_complete(small):
 
 def test_every_array_of_a_game_is_counted(small):
     assert sum(array.nbytes for array in arrays_of(((np.zeros(3, np.int16), 7), np.zeros(2, np.float32)))) == 14
-    more = small.model_copy(
-        update={"search": small.search.model_copy(update={"max_nodes": small.search.max_nodes + 32})}
-    )
+    more = with_sections(small, search={"max_nodes": small.search.max_nodes + 32})
     grown = (memory(more)(0.0) - memory(small)(0.0)) * MEBIBYTE
     assert grown >= 32 * 26 * 18  # action, prior, visits, value, child of each edge
 

@@ -7,12 +7,7 @@ from tests.made_games import CHAMPION, made_records
 from tests.stages.played import PlayedShard, play_shards, smoke_params
 from zero.config.params import PlayParams, SearchParams
 from zero.data.records import GameColumns, game_record, read_records, write_records
-from zero.data.validation import (
-    COMPARED_MOVES,
-    Opening,
-    openings_of,
-    stream_violations,
-)
+from zero.data.validation import COMPARED_MOVES, Opening, openings_of, stream_violations
 from zero.games.rules import go_rules
 from zero.storage.manifests import ExpectedProperties, GameRecord
 

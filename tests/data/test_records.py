@@ -14,15 +14,7 @@ import pytest
 
 from tests.made_games import GO5, made_records
 from zero.data.parquet_sizes import file_sizes
-from zero.data.records import (
-    Limits,
-    concatenate,
-    game_record,
-    read_records,
-    select_games,
-    write_columns,
-    write_records,
-)
+from zero.data.records import Limits, concatenate, game_record, read_records, select_games, write_columns, write_records
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.storage.manifests import GameRecord

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.made_games import records_of
 from tests.stages.played import PlayedShard, play_shards, smoke_params
-from zero.data.records import game_record, read_records, write_records
+from zero.data.records import read_records, write_records
 from zero.data.validation import (
     NO_MOVE,
     Violation,
@@ -92,7 +93,7 @@ def expected(shard: PlayedShard) -> ExpectedProperties:
 @pytest.fixture(scope="module")
 def records(shard: PlayedShard) -> list[GameRecord]:
     """The games; number 0 was played out, number 1 was resigned."""
-    games = [game_record(shard.games, index) for index in range(shard.games.num_games)]
+    games = records_of(shard.games)
     resigned = next(game for game in games if game.end == "resignation")
     played_out = next(game for game in games if game.end != "resignation")
     return [played_out, resigned]

@@ -6,9 +6,10 @@ import numpy as np
 
 from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import dvc, zero
-from zero.data.records import game_record, read_records, write_records
-from zero.storage.files import read_manifest, sha256_bytes, write_manifest
-from zero.storage.manifests import FileRef, GameRecord, GameSet, ShardRef
+from tests.made_games import records_of, replace_shard
+from zero.data.records import read_records, write_records
+from zero.storage.files import read_manifest, sha256_bytes
+from zero.storage.manifests import GameRecord, GameSet, ShardRef
 
 NUM_SLOTS = 8
 """Of the `smoke` preset."""
@@ -23,13 +24,10 @@ def lock_of(lineage: Lineage) -> bytes:
     return (lineage.workspace / "dvc.lock").read_bytes()
 
 
-def changed(data: bytes, change: Callable[[GameRecord], GameRecord]) -> bytes:
-    """A shard in which the first game to end is another one."""
-    games = read_records(data, "shard")
-    records = [game_record(games, index) for index in range(games.num_games)]
-    index = int(np.diff(games.move_offsets)[:NUM_SLOTS].argmin())
-    records[index] = change(records[index])
-    return write_records(records)
+def changed(games: list[GameRecord], change: Callable[[GameRecord], GameRecord]) -> list[GameRecord]:
+    """The games of a shard, in which the first game to end is another one."""
+    first = min(games[:NUM_SLOTS], key=lambda game: len(game.actions))
+    return [change(game) if game is first else game for game in games]
 
 
 def nudged(game: GameRecord) -> GameRecord:
@@ -39,16 +37,10 @@ def nudged(game: GameRecord) -> GameRecord:
 
 
 def test_wrong_games_with_a_matching_lock_are_refused_by_replay_and_played_again(unrecorded: Lineage) -> None:
-    lock, workspace, ref = lock_of(unrecorded), unrecorded.workspace, second_shard(unrecorded)
-    games_dir = workspace / "data/games"
-    games = read_manifest(games_dir, GameSet)
-    false = changed((games_dir / ref.file.path).read_bytes(), lambda game: game._replace(outcome=-game.outcome))
-    for path in (games_dir / ref.file.path, games_dir / "manifest.json"):
-        path.unlink()  # a link into DVC's cache
-    (games_dir / ref.file.path).write_bytes(false)
-    file = FileRef(path=ref.file.path, sha256=sha256_bytes(false), num_bytes=len(false))
-    shards = (games.shards[0], ref.model_copy(update={"file": file}))
-    write_manifest(games_dir, games.model_copy(update={"shards": shards}))
+    lock, workspace = lock_of(unrecorded), unrecorded.workspace
+    replace_shard(
+        workspace / "data/games", 1, lambda games: changed(games, lambda game: game._replace(outcome=-game.outcome))
+    )
     dvc(workspace, "commit", "--force", "selfplay")
     refused = dvc(workspace, "repro", check=False)
     assert refused.returncode != 0
@@ -62,7 +54,7 @@ def test_a_wrong_shard_that_looks_valid_ends_the_generation_and_is_played_again(
     """Replay accepts it and verification finds it, whatever was trained and gated in between."""
     lock, workspace, ref = lock_of(unrecorded), unrecorded.workspace, second_shard(unrecorded)
     (stored,) = (unrecorded.home / ".zero/store/shards" / ref.key[:2]).glob(f"{ref.key}.*.parquet")
-    false = changed(stored.read_bytes(), nudged)
+    false = write_records(changed(records_of(read_records(stored.read_bytes(), "shard")), nudged))
     stored.with_name(f"{ref.key}.{sha256_bytes(false)}.parquet").write_bytes(false)
     stored.unlink()
     dvc(workspace, "repro", "--force", "replay")

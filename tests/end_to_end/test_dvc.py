@@ -46,7 +46,7 @@ def checkout(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def test_an_experiment_changes_the_training_and_nothing_before_it(checkout: Path) -> None:
     assert set(git(checkout, "diff", "--name-only").split()) == {
-        *("dvc.lock", "metrics/training.json", "params.yaml", "plots/training.csv"),
+        *("dvc.lock", "metrics/training.json", "params.yaml", "plots/training.csv")
     }
 
 

@@ -180,14 +180,7 @@ def empty_pipeline_at_the_parent_too(record: Record) -> str:
     return f"commit of the sources: found {git(record.home, 'rev-parse', f'{commit}^')[:12]}, expected {below[:12]}"
 
 
-@pytest.mark.parametrize(
-    "corrupt",
-    [
-        edit_lock,
-        empty_pipeline,
-        empty_pipeline_at_the_parent_too,
-    ],
-)
+@pytest.mark.parametrize("corrupt", [edit_lock, empty_pipeline, empty_pipeline_at_the_parent_too])
 def test_a_corrupt_record_is_named_and_nothing_is_computed(lineage: Lineage, corrupt: Callable[[Record], str]) -> None:
     message = corrupt(Record(lineage.home))
     with pytest.raises(StorageError) as raised:

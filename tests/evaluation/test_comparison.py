@@ -7,14 +7,7 @@ import pytest
 from tests.parameters import smoke_text
 from zero.config.params import parse_params
 from zero.errors import LineageError, ParamsError
-from zero.evaluation.comparison import (
-    ComparedNetwork,
-    Comparison,
-    Newest,
-    _check_test_games,
-    compare,
-    write_comparison,
-)
+from zero.evaluation.comparison import ComparedNetwork, Comparison, Newest, _check_test_games, compare, write_comparison
 from zero.evaluation.held_out import Evaluation, Metrics
 from zero.evaluation.tournament import play_tournament
 from zero.record.generation import Generation

@@ -12,15 +12,7 @@ from zero.cli.app import app
 from zero.config.params import GoParams, parse_params, preset_text
 from zero.data.sgf import read_collection
 from zero.errors import ParamsError, StorageError
-from zero.evaluation.match import (
-    MatchSpec,
-    count_match,
-    match_lines,
-    play_match,
-    read_match,
-    run_match,
-    track_matches,
-)
+from zero.evaluation.match import MatchSpec, count_match, match_lines, play_match, read_match, run_match, track_matches
 from zero.evaluation.referee import MatchGame
 from zero.games.rules import go_rules
 from zero.network.weights import new_network, weights_bytes

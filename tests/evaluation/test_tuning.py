@@ -71,8 +71,7 @@ def tuned(score: object, num_trials: int = 16) -> Tuning:
 
 
 @pytest.mark.parametrize(
-    ("is_logarithmic", "expected"),
-    [(False, [0.5, 2.375, 4.25, 6.125, 8.0]), (True, [0.5, 1.0, 2.0, 4.0, 8.0])],
+    ("is_logarithmic", "expected"), [(False, [0.5, 2.375, 4.25, 6.125, 8.0]), (True, [0.5, 1.0, 2.0, 4.0, 8.0])]
 )
 def test_the_first_values_are_at_equal_distances(is_logarithmic: bool, expected: list[float]) -> None:
     tuning, found = empty(is_logarithmic), []

@@ -22,19 +22,11 @@ from prefect import flow, task
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows import workers
-from flows.engine import (
-    ALLOWED_FAILURES,
-    IDLE_SETTINGS,
-    TASKS_PER_WORKER,
-    Engine,
-    LostError,
-    _fetch,
-    _outcome,
-    probe,
-)
+from flows.engine import ALLOWED_FAILURES, IDLE_SETTINGS, TASKS_PER_WORKER, Engine, LostError, _fetch, _outcome, probe
 from flows.workers import code_resource, play_shard, report_progress, train
 from tests.flows.examples import smoke_params
 from tests.infra.servers import Servers, free_port
+from tests.parameters import with_sections
 from zero.config.params import ExecutorParams, Params
 from zero.errors import ServerError
 from zero.stages.spec import code_digest, lock_file_digest
@@ -93,8 +85,7 @@ def prefect_server(servers: Servers) -> Iterator[None]:
 @pytest.fixture
 def params() -> Params:
     """Two local workers."""
-    params = smoke_params()
-    return params.model_copy(update={"executor": ExecutorParams(num_processes=2)})
+    return with_sections(smoke_params(), executor=ExecutorParams(num_processes=2))
 
 
 bodies: list[Callable[[], Any]] = []
@@ -173,8 +164,7 @@ def test_the_processes_of_a_gpu_share_its_worker(
 ) -> None:
     """Three processes on two GPUs, which need not be there to start the workers."""
     monkeypatch.setattr("flows.engine.visible_gpus", lambda: ["GPU-a", "GPU-b"])
-    profile = params.profile.model_copy(update={"device": "cuda"})
-    params = params.model_copy(update={"profile": profile, "executor": ExecutorParams(num_processes=3)})
+    params = with_sections(params, profile={"device": "cuda"}, executor=ExecutorParams(num_processes=3))
 
     def asks() -> Any:
         with Engine(params, params.executor, tmp_path / "dask", pytest.fail) as engine:

@@ -20,6 +20,7 @@ from flows.tasks import Turn, run_stage
 from tests.data.test_quarantine import STAGE
 from tests.end_to_end.project import dvc, git
 from tests.flows.examples import smoke_params, spec
+from tests.parameters import with_sections
 from zero.config.params import Params
 from zero.errors import LineageError, WorkerError
 
@@ -116,8 +117,7 @@ class Ahead:
 
 
 def overlapping(overlap: bool) -> Params:
-    params = smoke_params()
-    return params.model_copy(update={"selfplay": params.selfplay.model_copy(update={"overlap": overlap})})
+    return with_sections(smoke_params(), selfplay={"overlap": overlap})
 
 
 def play_ahead(engine: Ahead, monkeypatch, overlap: bool = True, ends: BaseException | None = None) -> None:

@@ -32,11 +32,7 @@ def checkout() -> Iterator[Path]:
 def prepare(checkout: Path, user: str = USER) -> "subprocess.CompletedProcess[str]":
     become = ["setpriv", f"--reuid={user}", "--clear-groups"] if user != pwd.getpwuid(os.geteuid()).pw_name else []
     return subprocess.run(
-        [*become, str(checkout / "infra/compose/prepare")],
-        cwd=checkout,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*become, str(checkout / "infra/compose/prepare")], cwd=checkout, capture_output=True, text=True, check=False
     )
 
 

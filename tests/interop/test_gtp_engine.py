@@ -372,7 +372,7 @@ def test_faults_of_a_player_are_reported(reply, expected):
 def test_othello_takes_turns_passes_and_ends():
     one = engine(network_session(OTHELLO, UniformEvaluator(), num_simulations=50), OTHELLO)
     assert answers(one, "play b A1;play b pass;play b D2;final_score;boardsize 9") == [
-        *("? illegal move", "? illegal move", "", "B+3.0", "? unacceptable size"),
+        *("? illegal move", "? illegal move", "", "B+3.0", "? unacceptable size")
     ]
     answers(one, "play w D1;play b C1;play w B1;play b A1;play w D3;play b D4;play w B4")
     assert answers(one, "genmove b;play w A3;final_score;genmove b") == ["pass", "", "W+9.0", "? the game is over"]
@@ -381,14 +381,14 @@ def test_othello_takes_turns_passes_and_ends():
 def test_gomoku_takes_turns_and_ends():
     one = engine(network_session(GOMOKU, UniformEvaluator(), num_simulations=200), GOMOKU)
     assert answers(one, "play b A1;play b B1;play w pass;genmove b") == [
-        *("", "? illegal move", "? syntax error", "? it is the other colour's turn"),
+        *("", "? illegal move", "? syntax error", "? it is the other colour's turn")
     ]
     assert answers(one, "fixed_handicap 2;final_score;boardsize 9") == [
-        *("? unknown command", "? cannot score", "? unacceptable size"),
+        *("? unknown command", "? cannot score", "? unacceptable size")
     ]
     answers(one, "play w A6;play b B1;play w B6;play b C1;play w C6")
     assert answers(one, "play b D1;final_score;genmove w;play w D6") == [
-        *("", "B+1.0", "? the game is over", "? illegal move"),
+        *("", "B+1.0", "? the game is over", "? illegal move")
     ]
     assert answers(one, "undo;play b E1;lz-analyze 10")[:2] == ["", ""]
     assert answer(one, "genmove w") == "D6"  # the winning move

@@ -16,13 +16,7 @@ from tests.network.networks import CPU
 from zero.config.auto import check_profile
 from zero.config.params import PARAMS_FILE, preset_text
 from zero.errors import ParamsError
-from zero.network.profile import (
-    execution_profile,
-    flush_denormals,
-    load_project_params,
-    prepare_torch,
-    this_machine,
-)
+from zero.network.profile import execution_profile, flush_denormals, load_project_params, prepare_torch, this_machine
 
 CPU_INFO = Path("/proc/cpuinfo")
 CHILD = """

@@ -8,15 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests.network.networks import (
-    ARCHITECTURES,
-    GO5,
-    NUM_ACTIONS,
-    TINY,
-    as_images,
-    random_planes,
-    randomized_network,
-)
+from tests.network.networks import ARCHITECTURES, GO5, NUM_ACTIONS, TINY, as_images, random_planes, randomized_network
 from tests.parameters import profile_params
 from zero.errors import StorageError
 from zero.network.inference import new_evaluator

@@ -78,12 +78,7 @@ class GumbelSearch(Search):
     """A search with sequential halving at the root and the improved policy at the other nodes."""
 
     def __init__(
-        self,
-        judge: Judge,
-        symmetries: np.ndarray,
-        draw_symmetry: Callable[[], int],
-        num_considered: int,
-        sigma: Sigma,
+        self, judge: Judge, symmetries: np.ndarray, draw_symmetry: Callable[[], int], num_considered: int, sigma: Sigma
     ) -> None:
         super().__init__(judge, symmetries, 0.0, False, draw_symmetry)
         self.sigma = sigma

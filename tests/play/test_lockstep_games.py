@@ -124,11 +124,7 @@ def test_early_moves_are_drawn_in_proportion_to_the_visits():
 
 @pytest.mark.parametrize(
     ("visits", "priors", "best"),
-    [
-        ([3, 7, 40, 41, 9], None, 3),
-        ([5, 9, 9, 9], [0.4, 0.1, 0.3, 0.2], 2),
-        ([5, 9, 9, 9], [0.4, 0.2, 0.2, 0.2], 1),
-    ],
+    [([3, 7, 40, 41, 9], None, 3), ([5, 9, 9, 9], [0.4, 0.1, 0.3, 0.2], 2), ([5, 9, 9, 9], [0.4, 0.2, 0.2, 0.2], 1)],
     ids=["most visits", "greater prior", "first move"],
 )
 def test_later_moves_are_the_most_visited(visits, priors, best):

@@ -10,13 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.made_generations import made_attestation
 from zero.errors import LineageError, StorageError
-from zero.record.provenance import (
-    Attestation,
-    attestation_bytes,
-    attestation_digest,
-    read_envelope,
-    sign,
-)
+from zero.record.provenance import Attestation, attestation_bytes, attestation_digest, read_envelope, sign
 from zero.record.signing import KEY_PATH, public_pem, signing_key
 from zero.storage.layout import KEY_FILE
 

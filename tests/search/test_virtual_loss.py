@@ -35,10 +35,7 @@ GAMES = {
     "gomoku 3x3": gomoku_rules(3, 3, 3),
     "gomoku 4x6": gomoku_rules(4, 6, 3),
 }
-EVALUATORS: dict[str, Any] = {
-    "rough": RoughEvaluator,
-    "uniform": lambda rules: UniformEvaluator(),
-}
+EVALUATORS: dict[str, Any] = {"rough": RoughEvaluator, "uniform": lambda rules: UniformEvaluator()}
 EVALUATED = [*((game, "rough") for game in GAMES), ("go 3x3", "uniform"), ("gomoku 4x6", "uniform")]
 """Equal priors and values test the order of ties; a board of each game suffices for them."""
 

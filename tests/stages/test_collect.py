@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.made_games import made_origin
+from tests.made_games import made_origin, records_of
 from tests.stages.played import put_network, smoke_params
 from zero.config.params import Params
-from zero.data.records import game_record, read_records, write_records
+from zero.data.records import read_records, write_records
 from zero.data.validation import Violation
 from zero.errors import StorageError
 from zero.stages import collect
@@ -80,8 +80,7 @@ def stage(played: Path, tmp_path: Path) -> Stage:
 
 
 def with_another_result(data: bytes) -> bytes:
-    games = read_records(data, "shard")
-    records = [game_record(games, index) for index in range(games.num_games)]
+    records = records_of(read_records(data, "shard"))
     records[2] = records[2]._replace(outcome=-records[2].outcome)
     return write_records(records)
 
@@ -142,8 +141,8 @@ def test_a_forged_file_is_a_violation_and_does_not_end_the_stage(stage, column, 
 
 def test_a_shard_copied_from_another_is_played_again(stage):
     """Each game is correct on its own; the violation is between the shards."""
-    games = read_records(stage.path(stage.specs[0]).read_bytes(), "shard")
-    copied = [game_record(games, index)._replace(game=6 + index) for index in range(6)]
+    games = records_of(read_records(stage.path(stage.specs[0]).read_bytes(), "shard"))
+    copied = [game._replace(game=6 + game.game) for game in games]
     honest = stage.path(stage.specs[1]).read_bytes()
     stage.put(stage.specs[1], write_records(copied))
     stage.collect()

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.project import git
-from tests.made_games import made_params, write_params
+from tests.made_games import made_origin, made_params, write_params
+from tests.made_generations import made_stage_costs
 from zero.record.costs import GenerationCosts, fetch_notes, notes_ref, read_note, write_note
 from zero.stages.costs import ProcessCosts, generation_costs, stage_costs
 from zero.stages.inputs import read_inputs
 from zero.stages.spec import ShardReceipt, read_receipts
 from zero.storage.files import canonical_json, canonical_line, sha256_bytes, write_manifest
 from zero.storage.layout import COSTS_DIR, GENERATION_FILE
-from zero.storage.manifests import FileRef, GameSet, GenerationId, Origin, ShardRef
+from zero.storage.manifests import FileRef, GameSet, GenerationId, ShardRef
 from zero.storage.store import Store
 
 KEYS = ["aa" + "0" * 62, "bb" + "0" * 62]
@@ -56,7 +57,7 @@ def workspace(tmp_path: Path) -> Path:
     folder = tmp_path / "workspace"
     write_params(folder, made_params())
     write_manifest(folder, GenerationId(lineage="go9", number=3, resign_threshold=-1.0), GENERATION_FILE)
-    origin = Origin(stage="selfplay", lineage="go9", generation=3, seed=1, params_digest=SHA, engine=SHA, inputs={})
+    origin = made_origin("selfplay", 3, "go9")
     for name in ("data/games", "data/match"):
         refs = tuple(
             ShardRef(
@@ -188,13 +189,20 @@ def test_a_note_can_be_read_by_tag_and_replaced_without_changing_the_commit(tmp_
     assert read_note(tmp_path, "other", "go9/gen-0003") is None
 
 
-def test_notes_are_fetched_into_a_clone(tmp_path: Path) -> None:
+@pytest.fixture
+def clones(tmp_path: Path) -> tuple[Path, Path]:
+    """A project with a commit, and a clone of it."""
     home, clone = tmp_path / "home", tmp_path / "clone"
     home.mkdir()
     git(home, "init", "--quiet")
     git(home, "commit", "--quiet", "--allow-empty", "-m", "generation")
-    write_note(home, "HEAD", made_costs(1.0))
     git(tmp_path, "clone", "--quiet", str(home), str(clone))
+    return home, clone
+
+
+def test_notes_are_fetched_into_a_clone(clones: tuple[Path, Path]) -> None:
+    home, clone = clones
+    write_note(home, "HEAD", made_costs(1.0))
     assert not git(clone, "for-each-ref", notes_ref("go9"))
     assert read_note(clone, "go9", "HEAD") == made_costs(1.0)
     git(clone, "commit", "--quiet", "--allow-empty", "-m", "next")
@@ -217,12 +225,8 @@ def test_new_notes_are_fetched_into_a_clone_that_has_older_ones(tmp_path: Path) 
     assert read_note(clone, "go9", "HEAD") == made_costs(2.0)
 
 
-def test_fetching_keeps_notes_that_only_the_clone_has(tmp_path: Path) -> None:
-    home, clone = tmp_path / "home", tmp_path / "clone"
-    home.mkdir()
-    git(home, "init", "--quiet")
-    git(home, "commit", "--quiet", "--allow-empty", "-m", "generation")
-    git(tmp_path, "clone", "--quiet", str(home), str(clone))
+def test_fetching_keeps_notes_that_only_the_clone_has(clones: tuple[Path, Path]) -> None:
+    home, clone = clones
     write_note(clone, "HEAD", made_costs(1.0))
     write_note(home, "HEAD", made_costs(2.0))
     fetch_notes(clone, "go9")
@@ -233,28 +237,13 @@ def test_a_folder_that_is_not_a_clone_has_no_notes(tmp_path: Path) -> None:
     assert read_note(tmp_path, "go9", "HEAD") is None
 
 
-def test_fetching_without_any_note_is_not_an_error(tmp_path: Path) -> None:
-    home, clone = tmp_path / "home", tmp_path / "clone"
-    home.mkdir()
-    git(home, "init", "--quiet")
-    git(home, "commit", "--quiet", "--allow-empty", "-m", "generation")
-    git(tmp_path, "clone", "--quiet", str(home), str(clone))
+def test_fetching_without_any_note_is_not_an_error(clones: tuple[Path, Path]) -> None:
+    _, clone = clones
     fetch_notes(clone, "go9")
     assert read_note(clone, "go9", "HEAD") is None
 
 
 def made_costs(cpu_seconds: float) -> GenerationCosts:
     """Costs of generation 3 with the given CPU time of training."""
-    stages = {
-        "training": {
-            "seconds": 1.5,
-            "cpu_seconds": cpu_seconds,
-            "gpu_seconds": 0.0,
-            "games": 0,
-            "evaluations": 0,
-            "shards": 0,
-            "shards_without_receipt": 0,
-            "workers": ["here:1"],
-        }
-    }
-    return GenerationCosts.model_validate({"lineage": "go9", "generation": 3, "stages": stages})
+    training = made_stage_costs(seconds=1.5, cpu_seconds=cpu_seconds, workers=("here:1",))
+    return GenerationCosts(lineage="go9", generation=3, stages={"training": training})

@@ -13,6 +13,7 @@ from threading import Thread
 import psutil
 import pytest
 
+from tests.parameters import with_sections
 from zero.config.params import Params, parse_params, preset_text
 from zero.data.records import read_records
 from zero.errors import WorkerError
@@ -230,22 +231,22 @@ def test_a_worker_in_a_folder_without_the_code_is_an_error_with_its_log_tail(
 
 
 def test_the_number_of_processes_changes_no_key(params: Params, store: Store) -> None:
-    other = params.model_copy(update={"executor": params.executor.model_copy(update={"num_processes": 7})})
+    other = with_sections(params, executor={"num_processes": 7})
     assert num_local_processes(other) == 7
     assert [s.key() for s in specs_of(params, store)] == [s.key() for s in specs_of(other, store)]
 
 
 def test_two_processes_share_a_gpu_by_default(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,5")
-    on_gpu = params.model_copy(update={"profile": params.profile.model_copy(update={"device": "cuda"})})
-    given = on_gpu.model_copy(update={"executor": on_gpu.executor.model_copy(update={"num_processes": 4})})
-    by_default = on_gpu.model_copy(update={"executor": on_gpu.executor.model_copy(update={"num_processes": 0})})
+    given, by_default = (
+        with_sections(params, profile={"device": "cuda"}, executor={"num_processes": number}) for number in (4, 0)
+    )
     assert (num_local_processes(given), num_local_processes(by_default)) == (4, 6)
 
 
 def test_how_a_network_is_trained_changes_no_key(params: Params, store: Store) -> None:
     training = {"training_threads": 7, "training_processes": 2, "training_precision": "bf16"}
-    other = params.model_copy(update={"profile": params.profile.model_copy(update=training)})
+    other = with_sections(params, profile=training)
     assert [s.key() for s in specs_of(params, store)] == [s.key() for s in specs_of(other, store)]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.made_games import LINEAGE, made_params, write_games, write_params
-from tests.parameters import selfplay_params
+from tests.parameters import selfplay_params, with_sections
 from zero.config.params import Params, overlap_of
 from zero.data.records import concatenate, read_records
 from zero.errors import LineageError, StorageError
@@ -21,7 +21,7 @@ from zero.storage.store import Store
 
 
 def overlapping(value: bool = True) -> Params:
-    return made_params().model_copy(update={"selfplay": selfplay_params(overlap=value, num_games=6)})
+    return with_sections(made_params(), selfplay=selfplay_params(overlap=value, num_games=6))
 
 
 def write_champion(folder: Path, generation: int) -> str:

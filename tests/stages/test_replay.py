@@ -2,7 +2,6 @@
 
 import csv
 import shutil
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -10,19 +9,19 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from tests.made_games import GO5, LINEAGE, made_params, write_games, write_params, write_workspace
+from tests.made_games import GO5, LINEAGE, made_params, replace_shard, write_games, write_params, write_workspace
+from tests.parameters import with_sections
 from zero.config.params import GoParams, Params
 from zero.data.quarantine import has_missing_shards
-from zero.data.records import game_record, read_records, write_records
 from zero.data.window import read_window
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
 from zero.stages import replay
 from zero.stages.inputs import read_inputs
 from zero.stages.replay import ReplayMetrics, window_size
-from zero.storage.files import checked_path, read_manifest, sha256_bytes, sha256_file, write_manifest
+from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_manifest
 from zero.storage.layout import GENERATION_FILE
-from zero.storage.manifests import FileRef, GameRecord, GameSet, GenerationId, ShardRef, Window, WindowShard
+from zero.storage.manifests import GameRecord, GameSet, GenerationId, ShardRef, Window, WindowShard
 from zero.storage.store import Store
 
 RULES = rules_of(GO5)
@@ -33,8 +32,7 @@ def run(folder: Path) -> Window:
 
 
 def window_of(games: int) -> Params:
-    params = made_params()
-    return params.model_copy(update={"replay": params.replay.model_copy(update={"window_games": games})})
+    return with_sections(made_params(), replay={"window_games": games})
 
 
 def next_generation(folder: Path, number: int, num_shards: int = 2) -> list[GameRecord]:
@@ -103,13 +101,8 @@ def held(*counts: tuple[int, int]) -> list[WindowShard]:
     [(1.0, 1, 10), (1.0, 7, 50), (0.5, 1, 10), (0.5, 2, 10), (0.5, 3, 15), (0.35, 3, 11), (0.5, 10, 50), (0.5, 11, 50)],
 )
 def test_the_window_grows_with_the_games_of_the_lineage(fraction, generation, size):
-    params = window_of(50)
-    sections = {
-        "replay": params.replay.model_copy(update={"window_fraction": fraction}),
-        "selfplay": params.selfplay.model_copy(update={"num_games": 10}),
-    }
-    old = held((1, min(50, 10 * (generation - 1))))
-    assert window_size(params.model_copy(update=sections), generation, old) == size
+    params = with_sections(window_of(50), replay={"window_fraction": fraction}, selfplay={"num_games": 10})
+    assert window_size(params, generation, held((1, min(50, 10 * (generation - 1))))) == size
 
 
 @pytest.mark.parametrize(
@@ -117,13 +110,9 @@ def test_the_window_grows_with_the_games_of_the_lineage(fraction, generation, si
     [(0, 1.0, 1, 30, 30), (0, 1.0, 1, 80, 50), (0, 0.5, 1, 30, 15), (10, 1.0, 2, 25, 45), (10, 0.5, 2, 25, 23)],
 )
 def test_imported_games_count_as_games_of_the_lineage(num_games, fraction, generation, imported, size):
-    params = window_of(50)
-    sections = {
-        "replay": params.replay.model_copy(update={"window_fraction": fraction}),
-        "selfplay": params.selfplay.model_copy(update={"num_games": num_games}),
-    }
+    params = with_sections(window_of(50), replay={"window_fraction": fraction}, selfplay={"num_games": num_games})
     old = held((0, imported), (1, num_games * (generation - 1)))
-    assert window_size(params.model_copy(update=sections), generation, old) == size
+    assert window_size(params, generation, old) == size
 
 
 @pytest.mark.parametrize(
@@ -132,12 +121,8 @@ def test_imported_games_count_as_games_of_the_lineage(num_games, fraction, gener
 )
 def test_games_stay_if_later_generations_play_fewer(num_games, fraction, before, size):
     """Generation 9 after generations of ten games."""
-    params = window_of(50)
-    sections = {
-        "replay": params.replay.model_copy(update={"window_fraction": fraction}),
-        "selfplay": params.selfplay.model_copy(update={"num_games": num_games}),
-    }
-    assert window_size(params.model_copy(update=sections), 9, held((0, 10), (1, before - 10))) == size
+    params = with_sections(window_of(50), replay={"window_fraction": fraction}, selfplay={"num_games": num_games})
+    assert window_size(params, 9, held((0, 10), (1, before - 10))) == size
 
 
 def test_dropped_games_do_not_return_with_a_larger_window(tmp_path):
@@ -216,7 +201,7 @@ def test_a_game_set_that_does_not_add_up_is_rejected(tmp_path):
 def test_games_of_another_board_are_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     other = GoParams(name="go", size=6, komi=0.5, allow_suicide=False)
-    write_params(tmp_path, window_of(100).model_copy(update={"game": other}))
+    write_params(tmp_path, with_sections(window_of(100), game=other))
     assert_rejected(tmp_path, "its games have 26 actions, the parameters' game has 37")
 
 
@@ -228,9 +213,7 @@ def test_games_of_another_generation_are_rejected(tmp_path):
 
 def test_a_lineage_without_games_is_told_how_to_get_some(tmp_path):
     write_workspace(tmp_path, window_of(100))
-    params = window_of(100)
-    no_games = {"selfplay": params.selfplay.model_copy(update={"num_games": 0}), "dataset": "datasets/kgs"}
-    write_params(tmp_path, params.model_copy(update=no_games))
+    write_params(tmp_path, with_sections(window_of(100), selfplay={"num_games": 0}, dataset="datasets/kgs"))
     empty = read_manifest(tmp_path / "data/games", GameSet)
     empty = empty.model_copy(update={"shards": (), "num_games": 0, "num_positions": 0})
     write_manifest(tmp_path / "data/games", empty)
@@ -255,31 +238,13 @@ def test_a_window_that_was_changed_later_is_not_read(tmp_path):
         read_window(window, tmp_path / "data/window", RULES)
 
 
-def change_game(folder: Path, shard: int, change: Callable[[list[GameRecord]], list[GameRecord]]) -> bytes:
-    """Writes other games into a shard, updates the manifest, and returns the new bytes."""
-    directory = folder / "data/games"
-    games = read_manifest(directory, GameSet)
-    ref = games.shards[shard]
-    columns = read_records(checked_path(ref.file, directory).read_bytes(), "shard")
-    data = write_records(change([game_record(columns, index) for index in range(columns.num_games)]))
-    (directory / ref.file.path).unlink()
-    (directory / ref.file.path).write_bytes(data)
-    positions = read_records(data, "shard").num_positions
-    file = FileRef(path=ref.file.path, sha256=sha256_bytes(data), num_bytes=len(data))
-    refs = list(games.shards)
-    refs[shard] = ref.model_copy(update={"file": file, "num_positions": positions})
-    total = sum(each.num_positions for each in refs)
-    write_manifest(directory, games.model_copy(update={"shards": tuple(refs), "num_positions": total}))
-    return data
-
-
 def with_another_outcome(records: list[GameRecord]) -> list[GameRecord]:
     return [records[0], records[1]._replace(outcome=-records[1].outcome), records[2]]
 
 
 def test_games_that_break_the_contract_are_quarantined_in_the_workspace_and_in_the_store(tmp_path):
     write_workspace(tmp_path, window_of(100))
-    data = change_game(tmp_path, 1, with_another_outcome)
+    data = replace_shard(tmp_path / "data/games", 1, with_another_outcome)
     key = read_manifest(tmp_path / "data/games", GameSet).shards[1].key
     store = Store(str(tmp_path / "store"))
     store.put_shard(key, data)
@@ -296,8 +261,8 @@ def test_games_that_break_the_contract_are_quarantined_in_the_workspace_and_in_t
 
 def test_all_rejected_shards_are_quarantined_at_once(tmp_path):
     write_workspace(tmp_path, window_of(100), num_shards=3)
-    change_game(tmp_path, 0, with_another_outcome)
-    change_game(tmp_path, 2, with_another_outcome)
+    replace_shard(tmp_path / "data/games", 0, with_another_outcome)
+    replace_shard(tmp_path / "data/games", 2, with_another_outcome)
     assert_rejected(tmp_path, r"shard-0000\.parquet .*\(and 1 more\)")
     assert len(list((tmp_path / ".zero/quarantine").glob("*.parquet"))) == 2
     assert (tmp_path / "data/games/shard-0001.parquet").exists()
@@ -309,7 +274,7 @@ def test_a_repeated_game_of_the_window_is_rejected(tmp_path):
     run(tmp_path)
     next_generation(tmp_path, 2)
     long = max(games, key=lambda game: len(game.actions))
-    change_game(tmp_path, 0, lambda records: [records[0], records[1], long._replace(game=2)])
+    replace_shard(tmp_path / "data/games", 0, lambda records: [records[0], records[1], long._replace(game=2)])
     assert_rejected(
         tmp_path, f"game 2: .* are those of game {long.game} of generation 1: one random stream was played twice"
     )
@@ -320,7 +285,9 @@ def test_a_shard_with_two_repeated_games_is_quarantined_with_both(tmp_path):
     run(tmp_path)
     next_generation(tmp_path, 2)
     long = sorted(games, key=lambda game: len(game.actions))[-2:]
-    data = change_game(tmp_path, 0, lambda records: [records[0], long[0]._replace(game=1), long[1]._replace(game=2)])
+    data = replace_shard(
+        tmp_path / "data/games", 0, lambda records: [records[0], long[0]._replace(game=1), long[1]._replace(game=2)]
+    )
     assert_rejected(tmp_path, "game 1: .* one random stream was played twice")
     aside = tmp_path / ".zero/quarantine/gen-0002-games-shard-0000.parquet"
     assert aside.read_bytes() == data
@@ -343,7 +310,7 @@ def test_the_metrics_describe_the_checked_games(tmp_path):
     known = games[4]._replace(
         game=1, root_values=games[4].root_values * np.float32(0.9995)
     )  # the same moves, played from another random stream
-    change_game(tmp_path, 0, lambda records: [records[0], known, records[2]])
+    replace_shard(tmp_path / "data/games", 0, lambda records: [records[0], known, records[2]])
     window = run(tmp_path)
     new = [games[6], known, *games[8:]]
     metrics = read_manifest(tmp_path / "metrics", ReplayMetrics, "replay.json")

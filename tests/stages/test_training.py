@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.made_games import made_params, saturate_value_head, write_games, write_params, write_workspace
-from tests.parameters import network_params
+from tests.parameters import network_params, with_sections
 from zero.config.params import LearningRateStep, Params
 from zero.errors import ParamsError, StorageError, WorkerError
 from zero.network.learner import StepResult
@@ -75,25 +75,21 @@ def leftovers(folder: Path) -> list[Path]:
     return list((folder / ".zero").glob("training-*"))
 
 
-def with_profile(params: Params, **changes: object) -> Params:
-    return params.model_copy(update={"profile": params.profile.model_copy(update=changes)})
-
-
 def with_all_extras(params: Params) -> Params:
     """A network with pooling and auxiliary heads, and an exponential moving average of its weights."""
     network = network_params(global_pooling=True, ownership_head=True, score_head=True)
     section = {"ownership_loss_weight": 0.5, "score_loss_weight": 0.5, "ema_decay": 0.9}
-    return params.model_copy(update={"network": network, "training": params.training.model_copy(update=section)})
+    return with_sections(params, network=network, training=section)
 
 
 def test_bf16_gives_the_same_bytes_each_time_but_not_those_of_fp32(tmp_path):
-    low = with_profile(made_params(), training_precision="bf16")
+    low = with_sections(made_params(), profile={"training_precision": "bf16"})
     one, other = (trained(tmp_path / name, low) for name in ("a", "b"))
     assert one == other != trained(tmp_path / "c", made_params())
 
 
 def test_two_threads_give_the_same_bytes_each_time(tmp_path):
-    params = with_profile(made_params(batch_size=64), training_threads=2)
+    params = with_sections(made_params(batch_size=64), profile={"training_threads": 2})
     assert trained(tmp_path / "a", params) == trained(tmp_path / "b", params)
 
 
@@ -244,7 +240,7 @@ def test_a_dead_training_restarts_from_the_checkpoint_it_started_from(tmp_path, 
 def test_the_seed_the_warm_up_and_the_value_loss_change_the_weights(tmp_path):
     changes = {
         "plain": made_params(),
-        "seed": made_params().model_copy(update={"seed": 2}),
+        "seed": with_sections(made_params(), seed=2),
         "warm-up": made_params(warmup_steps=5),
         "cross-entropy": made_params(value_loss="cross_entropy"),
     }
@@ -299,7 +295,7 @@ def test_the_losses_of_the_auxiliary_heads_are_in_the_curve(tmp_path):
 
 def test_two_processes_train_as_one_and_resume_after_a_death_to_the_same_bytes(tmp_path):
     params = with_all_extras(made_params(batch_size=32))
-    pair = with_profile(params, training_processes=2)
+    pair = with_sections(params, profile={"training_processes": 2})
     steps: list[int] = []
     run(workspace(tmp_path / "uninterrupted", pair), lambda done, total: steps.append(done))
     assert steps == list(range(1, 11))
@@ -326,7 +322,7 @@ def test_two_processes_train_as_one_and_resume_after_a_death_to_the_same_bytes(t
 
 
 def test_an_error_in_a_training_process_is_the_error_of_the_stage(tmp_path):
-    params = with_profile(made_params(), training_processes=2)
+    params = with_sections(made_params(), profile={"training_processes": 2})
     folder = workspace(tmp_path, params)
     path = next((folder / "data/window").glob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -369,7 +365,7 @@ def test_a_line_is_the_mean_of_its_steps_and_has_the_last_rate():
 def test_a_network_that_differs_from_the_trainee_is_rejected(tmp_path):
     folder = workspace(tmp_path, made_params())
     network = network_params(num_channels=8)
-    write_params(folder, made_params().model_copy(update={"network": network}))
+    write_params(folder, with_sections(made_params(), network=network))
     with pytest.raises(ParamsError, match=r"network\.num_channels = 8, but the trainee has 4"):
         run(folder)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.made_games import write_params
+from tests.made_games import made_file_ref, made_origin, records_of, replace_shard, write_params
+from tests.parameters import with_sections
 from tests.stages.played import smoke_params
 from zero.config.params import Params, VerificationParams
 from zero.data.quarantine import has_missing_shards
@@ -17,16 +18,10 @@ from zero.network.weights import new_network, weights_bytes
 from zero.search.streams import stream_of
 from zero.stages import gating, selfplay, verification
 from zero.stages.inputs import read_inputs
-from zero.stages.verification import (
-    MOVE_FIELDS,
-    VerificationMetrics,
-    game_difference,
-    games_to_finish,
-    sample_shards,
-)
+from zero.stages.verification import MOVE_FIELDS, VerificationMetrics, game_difference, games_to_finish, sample_shards
 from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import GENERATION_FILE
-from zero.storage.manifests import Champion, Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin
+from zero.storage.manifests import Champion, Checkpoint, GameRecord, GameSet, GenerationId
 from zero.storage.store import Store
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
@@ -59,17 +54,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
         refs[out] = file_ref(path, folder / out)
     champion = Champion(generation=2, network=params.network, weights=refs["state/champion"])
     write_manifest(folder / "state/champion", champion)
-    any_digest = sha256_bytes(b"any")
-    origin = Origin(
-        stage="training", lineage="made", generation=3, seed=1, params_digest=any_digest, engine=any_digest, inputs={}
-    )
     challenger = Checkpoint(
-        origin=origin,
+        origin=made_origin("training", 3),
         network=params.network,
         step=1,
         learning_rate_factor=1.0,
         weights=refs["models/challenger"],
-        optimizer=FileRef(path="optimizer.safetensors", sha256=any_digest, num_bytes=0),
+        optimizer=made_file_ref("optimizer.safetensors", b""),
     )
     write_manifest(folder / "models/challenger", challenger)
     store = Store(str(folder / "store"))
@@ -95,23 +86,16 @@ def games_of(folder: Path, games_dir: str, shard: int) -> GameColumns:
 
 def corrupt(folder: Path, games_dir: str, shard: int, change: Callable[[GameRecord], GameRecord], game: int) -> str:
     """Changes one game of a shard in the workspace, its manifest and the store. Returns the shard's key."""
-    manifest = read_manifest(folder / games_dir, GameSet)
-    ref = manifest.shards[shard]
-    columns = games_of(folder, games_dir, shard)
-    records = [game_record(columns, index) for index in range(columns.num_games)]
-    records[game] = change(records[game])
-    data = write_records(records)
-    path = folder / games_dir / ref.file.path
-    path.unlink()
-    path.write_bytes(data)
-    refs = list(manifest.shards)
-    file = FileRef(path=ref.file.path, sha256=sha256_bytes(data), num_bytes=len(data))
-    refs[shard] = ref.model_copy(update={"file": file})
-    write_manifest(folder / games_dir, manifest.model_copy(update={"shards": tuple(refs)}))
-    (stored,) = (folder / "store/shards" / ref.key[:2]).glob(f"{ref.key}.*.parquet")
+
+    def changed(games: list[GameRecord]) -> list[GameRecord]:
+        return [*games[:game], change(games[game]), *games[game + 1 :]]
+
+    data = replace_shard(folder / games_dir, shard, changed)
+    key = read_manifest(folder / games_dir, GameSet).shards[shard].key
+    (stored,) = (folder / "store/shards" / key[:2]).glob(f"{key}.*.parquet")
     stored.unlink()
-    stored.with_name(f"{ref.key}.{sha256_bytes(data)}.parquet").write_bytes(data)
-    return ref.key
+    stored.with_name(f"{key}.{sha256_bytes(data)}.parquet").write_bytes(data)
+    return key
 
 
 def first_to_end(folder: Path, games_dir: str, shard: int) -> int:
@@ -170,9 +154,7 @@ def test_with_a_fraction_of_0_nothing_is_played(workspace):
 
 
 def test_shards_of_another_specification_cannot_be_verified(workspace):
-    params = params_of()
-    search = params.search.model_copy(update={"c_puct": 1.6})
-    write_params(workspace, params.model_copy(update={"search": search}))
+    write_params(workspace, with_sections(params_of(), search={"c_puct": 1.6}))
     with pytest.raises(LineageError, match="data/games was played by other code, parameters or hardware"):
         verify(workspace)
 
@@ -203,7 +185,7 @@ def with_row(game: GameRecord, field: str, move: int) -> GameRecord:
 def test_the_first_difference_is_reported(played, case):
     change, move, field = CHANGES[case]
     columns = games_of(played, "data/games", 0)
-    records = [game_record(columns, index) for index in range(columns.num_games)]
+    records = records_of(columns)
     index = next(i for i, game in enumerate(records) if game.end == "passes" and len(game.actions) > 8)
     other = read_records(write_records([change(records[index]), *records[:index]]), "again")
     found = game_difference(columns, other)

@@ -9,6 +9,7 @@ from mlflow import MlflowClient
 from tests.made_generations import recorded_in
 from tests.tracking.lineage import Lineage
 from tests.tracking.server import Server
+from tests.web.browsing import browser as browser
 from zero.tracking.backfill import track_generation
 
 

@@ -2,21 +2,18 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
 import numpy as np
 import pytest
 from mlflow.exceptions import MlflowException
-from playwright.sync_api import Browser, sync_playwright
 
 from tests.made_generations import recorded_in
 from tests.oracle.bitboards import pack
@@ -162,17 +159,6 @@ def wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
         except OSError:
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.2)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 def test_a_new_browser_opens_the_pages_for_model_training(client, server, go9, browser):

@@ -1,5 +1,6 @@
-"""A real server of the page in this process, on a free port, and requests to its games."""
+"""A real server of the page in this process, on a free port, and requests to its games; requests without a server."""
 
+import asyncio
 import contextlib
 import json
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+from starlette.types import ASGIApp
 
 from zero.web.server import listen, new_server
 from zero.web.sessions import Sessions
@@ -17,6 +19,27 @@ GO5 = {"name": "go", "size": 5, "komi": 0.5}
 GOMOKU5 = {"name": "gomoku", "size": 5, "in_a_row": 4}
 WAIT_SECONDS = 120.0
 """Time limit of waits: the first search of a process may have to compile its kernels."""
+
+
+class Client:
+    """Requests to an application in this process, without a server."""
+
+    def __init__(self, app: ASGIApp, base_url: str = "http://localhost:8100") -> None:
+        self.app, self.base_url = app, base_url
+
+    def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        async def answer() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url=self.base_url) as http:
+                return await http.request(method, path, **arguments)
+
+        return asyncio.run(answer())
+
+    def get(self, path: str, **arguments: Any) -> httpx.Response:
+        return self.request("GET", path, **arguments)
+
+    def post(self, path: str, **arguments: Any) -> httpx.Response:
+        return self.request("POST", path, **arguments)
 
 
 class Page:

@@ -1,17 +1,15 @@
 """The recorded games in the JSON interface of the page: the list, replays, SGF, and wrong requests."""
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
-from starlette.applications import Starlette
 
 from tests.made_games import MADE_SIMULATIONS, made_file_ref
 from tests.web.made_record import PARAMS, RULES, WEIGHTS, MadeLineage, add_match, games, network
+from tests.web.serving import Client
 from zero.data.records import GameColumns, read_records
 from zero.data.sgf import read_sgf
 from zero.games.planes import write_sample
@@ -38,30 +36,21 @@ def made(home: Path) -> tuple[MadeLineage, list[GameRecord]]:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Starlette, MadeLineage, list[GameRecord]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Client, MadeLineage, list[GameRecord]]:
     """The application, the lineage and its games. Only read by tests."""
     lineage, records = made(tmp_path_factory.mktemp("recorded"))
-    return new_app(lineage.home), lineage, records
+    return Client(new_app(lineage.home)), lineage, records
 
 
-def get(app: Starlette, path: str) -> httpx.Response:
-    async def request() -> httpx.Response:
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await client.get(path)
-
-    return asyncio.run(request())
-
-
-def error_of(app: Starlette, path: str, status: int) -> str:
-    answer = get(app, path)
+def error_of(app: Client, path: str, status: int) -> str:
+    answer = app.get(path)
     assert answer.status_code == status, answer.text
     return str(answer.json()["error"])
 
 
 def test_the_list_has_the_number_of_games_and_a_part_of_them(recorded) -> None:
     app = recorded[0]
-    answer = get(app, "/api/games?kind=selfplay&offset=2&limit=3").json()
+    answer = app.get("/api/games?kind=selfplay&offset=2&limit=3").json()
     assert answer["total"] == 6 and [each["game"] for each in answer["games"]] == [2, 3, 4]
     assert answer["index"] == {"pending": 0, "notes": []}
     first = answer["games"][0]
@@ -69,7 +58,7 @@ def test_the_list_has_the_number_of_games_and_a_part_of_them(recorded) -> None:
         *("selfplay", "made", 1),
         "made/gen-0000",
     )
-    assert get(app, "/api/games?lineage=&kind=&limit=0").json() == {
+    assert app.get("/api/games?lineage=&kind=&limit=0").json() == {
         "total": 10,
         "games": [],
         "index": {"pending": 0, "notes": []},
@@ -78,7 +67,7 @@ def test_the_list_has_the_number_of_games_and_a_part_of_them(recorded) -> None:
 
 def test_the_values_to_filter_by(recorded) -> None:
     app, _, records = recorded
-    assert get(app, "/api/games/filters").json() == {
+    assert app.get("/api/games/filters").json() == {
         "kinds": ["selfplay", "gating", "match"],
         "lineages": [{"lineage": "made", "first": 1, "last": 1, "num_games": 10}],
         "matches": [],
@@ -103,7 +92,7 @@ def test_a_wrong_filter_is_named(recorded, query: str, message: str) -> None:
 
 def test_a_replay_has_the_stones_after_each_move(recorded) -> None:
     app, _, records = recorded
-    data = get(app, "/api/games/selfplay/made/1/2").json()
+    data = app.get("/api/games/selfplay/made/1/2").json()
     assert data["board"] == {"game": "go", "rows": 5, "columns": 5, "komi": 0.5}
     stones, captured = list(data["start"]), 0
     position, history = new_position(RULES), new_history(RULES)
@@ -122,7 +111,7 @@ def test_a_replay_has_the_stones_after_each_move(recorded) -> None:
 
 def test_a_replay_has_the_recorded_values_and_visits(recorded) -> None:
     app, _, records = recorded
-    data = get(app, "/api/games/selfplay/made/1/5").json()
+    data = app.get("/api/games/selfplay/made/1/5").json()
     record = records[5]
     for number, move in enumerate(data["moves"]):
         sign = 1 if number % 2 == 0 else -1
@@ -136,7 +125,7 @@ def test_a_replay_has_the_recorded_values_and_visits(recorded) -> None:
 
 def test_a_replay_names_where_it_is_recorded(recorded) -> None:
     app, lineage, records = recorded
-    data = get(app, "/api/games/gating/made/1/1").json()
+    data = app.get("/api/games/gating/made/1/1").json()
     shard = sha256_bytes(lineage.cached(1, "data/match", "shard-0000.parquet").read_bytes())
     game = data["game"]
     assert (game["shard"], game["path"], game["shard_row"]) == (shard, "data/match/shard-0000.parquet", 1)
@@ -146,7 +135,7 @@ def test_a_replay_names_where_it_is_recorded(recorded) -> None:
         "white": {"sha256": records[7].white, "name": "made/gen-0001"},
     }
     assert (data["neighbours"], data["resign_threshold"]) == ([0, 2], None)
-    assert get(app, "/api/games/selfplay/made/1/0").json()["resign_threshold"] == THRESHOLD
+    assert app.get("/api/games/selfplay/made/1/0").json()["resign_threshold"] == THRESHOLD
 
 
 def test_links_to_the_servers(tmp_path: Path) -> None:
@@ -154,32 +143,32 @@ def test_links_to_the_servers(tmp_path: Path) -> None:
     (tmp_path / ".zero/servers.json").write_text(
         '{"mlflow": "http://127.0.0.1:5000", "prefect": "http://127.0.0.1:4200", "web": "http://127.0.0.1:8100"}'
     )
-    found = get(new_app(lineage.home), "/api/games/gating/made/1/0").json()["links"]
+    found = Client(new_app(lineage.home)).get("/api/games/gating/made/1/0").json()["links"]
     assert found == {"mlflow": "http://127.0.0.1:5000/#/models/zero-made", "prefect": "http://127.0.0.1:4200/runs"}
 
 
 def test_the_sgf_is_the_game(recorded) -> None:
     app, _, records = recorded
-    answer = get(app, "/api/games/gating/made/1/3/sgf")
+    answer = app.get("/api/games/gating/made/1/3/sgf")
     assert answer.headers["content-disposition"] == 'attachment; filename="made-gen-0001-gating-3.sgf"'
     game, record = read_sgf(answer.text), records[9]
     assert game.actions == tuple(record.actions)
     assert (game.black_name, game.event) == (f"made/gen-0000 {record.black[:12]}", "made generation 1, gating")
     assert game.result.startswith("DBW"[record.outcome])
-    first = read_sgf(get(app, "/api/games/gating/made/1/3/sgf?move=4").text)
+    first = read_sgf(app.get("/api/games/gating/made/1/3/sgf?move=4").text)
     assert first == game._replace(
         actions=game.actions[:4], black_name="made/gen-0000", white_name="made/gen-0001", comment="", result="?"
     )
-    refused = get(app, f"/api/games/gating/made/1/3/sgf?move={len(record.actions) + 1}")
+    refused = app.get(f"/api/games/gating/made/1/3/sgf?move={len(record.actions) + 1}")
     assert (refused.status_code, "is not a move of this game" in refused.text) == (400, True)
 
 
 def test_a_match_is_replayed_without_values(tmp_path: Path) -> None:
     add_match(tmp_path, "0123abcd")
-    app = new_app(tmp_path)
+    app = Client(new_app(tmp_path))
     match = {"match": "~0123abcd", "black": "centre", "white": "pass", "num_games": 4}
-    assert get(app, "/api/games/filters").json()["matches"] == [match]
-    data = get(app, "/api/games/match/~0123abcd/0/1").json()
+    assert app.get("/api/games/filters").json()["matches"] == [match]
+    data = app.get("/api/games/match/~0123abcd/0/1").json()
     assert [(move["name"], move["changes"]) for move in data["moves"]] == [
         ("pass", []),
         ("C3", [[12, -1]]),
@@ -188,16 +177,16 @@ def test_a_match_is_replayed_without_values(tmp_path: Path) -> None:
     ]
     assert set(data["moves"][0]) == {"action", "name", "colour", "changes"}
     assert (data["game"]["score"], data["neighbours"], data["tag"], data["links"]) == ("W+25.5", [0, 2], None, {})
-    forfeited = get(app, "/api/games/match/~0123abcd/0/3").json()
+    forfeited = app.get("/api/games/match/~0123abcd/0/3").json()
     assert (forfeited["game"]["score"], forfeited["fault"]) == ("W+F", "pass: no answer")
-    answer = get(app, "/api/games/match/~0123abcd/0/1/sgf")
+    answer = app.get("/api/games/match/~0123abcd/0/1/sgf")
     assert answer.headers["content-disposition"] == 'attachment; filename="0123abcd-match-1.sgf"'
     game = read_sgf(answer.text)
     assert (game.black_name, game.white_name, game.result, game.event) == (
         *("pass", "centre", "W+25.5"),
         "match 0123abcd",
     )
-    assert read_sgf(get(app, "/api/games/match/~0123abcd/0/1/sgf?move=2").text).actions == game.actions[:2]
+    assert read_sgf(app.get("/api/games/match/~0123abcd/0/1/sgf?move=2").text).actions == game.actions[:2]
 
 
 @pytest.mark.parametrize("move", ["", "-1", "999", "x", "1.5", "²", "9" * 5000, "0" * 20 + "999"])
@@ -207,8 +196,7 @@ def test_a_wrong_move_is_named(recorded, move: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["gating/made/1/99", "gating/made/9/0", "gating/nobody/1/0", "match/made/1/0", f"gating/made/1/{'9' * 9}"],
+    "path", ["gating/made/1/99", "gating/made/9/0", "gating/nobody/1/0", "match/made/1/0", f"gating/made/1/{'9' * 9}"]
 )
 @pytest.mark.parametrize("end", ["", "/sgf"])
 def test_an_unknown_game_is_named(recorded, path: str, end: str) -> None:
@@ -224,8 +212,8 @@ def test_a_path_that_is_no_game(recorded, number: str) -> None:
 
 def test_missing_and_damaged_data_has_a_remedy(tmp_path: Path) -> None:
     lineage, _ = made(tmp_path)
-    app = new_app(lineage.home)
-    assert get(app, "/api/games").json()["total"] == 10
+    app = Client(new_app(lineage.home))
+    assert app.get("/api/games").json()["total"] == 10
     remedy = "run `dvc pull` in a folder made by `zero checkout made/gen-0001`"
     shard = lineage.cached(1, "data/match", "shard-0000.parquet")
     data = shard.read_bytes()
@@ -259,7 +247,7 @@ def test_a_game_is_read_once_for_many_requests(recorded, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(games_module, "read_records", counted)
     for end in ("", "/sgf", "/sgf?move=1", "/sgf?move=2"):
-        assert get(app, f"/api/games/gating/made/1/2{end}").status_code == 200
+        assert app.get(f"/api/games/gating/made/1/2{end}").status_code == 200
     assert read == ["data/match/shard-0000.parquet of made/gen-0001"]
 
 

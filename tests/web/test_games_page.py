@@ -1,27 +1,20 @@
 """The views of the recorded games in a browser: list, filters, pages, replay, accessibility."""
 
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
-import uvicorn
+from playwright.sync_api import expect
 
 from tests.made_games import plain_record
+from tests.web.browsing import PHONE, assert_accessible, assert_fits, new_tab
 from tests.web.made_record import MadeLineage, add_match, games
+from tests.web.serving import serving
 from zero.storage.manifests import GameRecord
-from zero.web.app import new_app
-
-playwright_api = pytest.importorskip("playwright.sync_api")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
 MANY = 10_000
 """Games of generation 2, of four moves each."""
-TIMEOUT_MS = 180_000
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
@@ -37,29 +30,16 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[GameR
 
 @pytest.fixture(scope="module")
 def address(recorded) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(new_app(recorded[0]), log_level="warning"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        while httpx.get(f"{url}api/games/filters", timeout=TIMEOUT_MS / 1000).json()["pending"]:
+    with serving(recorded[0]) as served:
+        while served.http.get("/api/games/filters").json()["pending"]:
             time.sleep(0.1)
-        yield url
-        server.should_exit = True
-        thread.join()
+        yield served.url
 
 
 @pytest.fixture
 def page(browser, address: str):
-    """A page on which no script may fail."""
-    context = browser.new_context(base_url=address, viewport=DESKTOP)
-    context.set_default_timeout(TIMEOUT_MS)
-    opened = context.new_page()
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    yield opened
-    context.close()
-    assert errors == []
+    with new_tab(browser, base_url=address) as page:
+        yield page
 
 
 def open_list(page, query: str = "") -> None:
@@ -72,23 +52,12 @@ def open_game(page, path: str) -> None:
     page.wait_for_selector(".replay-caption")
 
 
-def serious(page) -> list[str]:
-    """Violations of accessibility that are serious or worse."""
-    found = axe.Axe().run(page).response["violations"]
-    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in ("serious", "critical")]
-
-
 def shown(page) -> list[str]:
     return [" ".join(each.split()) for each in page.locator("table.games tbody tr").all_inner_texts()]
 
 
 def wait_for_count(page, text: str) -> None:
     expect(page.locator("[data-count]")).to_have_text(text)
-
-
-def expect(locator):
-    """Waits for a property of a locator. `wait_for_function` would need `eval`, which the page forbids."""
-    return playwright_api.expect(locator)
 
 
 def test_the_list_shows_all_games_and_filters_them(page) -> None:
@@ -357,8 +326,8 @@ def test_the_views_are_accessible_and_fit_a_phone(page, path: str) -> None:
     page.emulate_media(color_scheme="light")
     page.goto(f"/#/{path}")
     page.wait_for_selector("table tbody td, .replay-caption")
-    assert serious(page) == []
+    assert_accessible(page)
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size(PHONE)
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    assert serious(page) == []
+    assert_fits(page)
+    assert_accessible(page)

@@ -1,6 +1,5 @@
 """The JSON interface of lineages and ladders, on lineages made without games."""
 
-import asyncio
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import pytest
 
 from tests.web.made_lineage import advance, make_lineage, make_project
 from tests.web.made_record import MadeLineage, games
+from tests.web.serving import Client
 from zero.config.params import GoParams
 from zero.evaluation.ladder import CurvePoint, Entry, Ladder, LadderRow, Scale
 from zero.evaluation.tournament import Standing, Tournament, write_tournament
@@ -20,7 +20,6 @@ from zero.storage.files import canonical_json, write_atomic
 from zero.web.app import new_app
 from zero.web.report import report_of
 
-Get = Callable[[str], httpx.Response]
 GAME = GoParams(name="go", size=5)
 
 
@@ -39,19 +38,8 @@ def home(made: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def get(home: Path) -> Get:
-    return getter(home)
-
-
-def getter(home: Path) -> Get:
-    """Gets a path of the application."""
-    transport = httpx.ASGITransport(new_app(home))
-
-    async def request(path: str) -> httpx.Response:
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.get(path)
-
-    return lambda path: asyncio.run(request(path))
+def get(home: Path) -> Callable[[str], httpx.Response]:
+    return Client(new_app(home)).get
 
 
 def write_ladder(home: Path, lineage: str) -> None:
@@ -111,13 +99,7 @@ def test_a_lineage_has_its_graph(get):
         ("rollback", None),
         ("decision", True),
     ]
-    assert [node["parent"] for node in nodes] == [
-        None,
-        "go9/gen-0000",
-        "go9/gen-0001",
-        "go9/gen-0001",
-        "go9/gen-0003",
-    ]
+    assert [node["parent"] for node in nodes] == [None, "go9/gen-0000", "go9/gen-0001", "go9/gen-0001", "go9/gen-0003"]
     assert (nodes[1]["score"], nodes[1]["value_loss"], nodes[1]["constant_value_loss"]) == (0.7, 0.64, 0.99)
     assert found["branches"] == [{"lineage": "kid", "source": "go9/gen-0001"}]
     assert get("/api/lineages/kid").json()["nodes"][0]["parent"] == "go9/gen-0001"
@@ -133,7 +115,7 @@ def test_a_lineage_without_a_workspace_asks_no_remote(tmp_path, monkeypatch):
     fetched: list[str] = []
     monkeypatch.setattr(costs, "_fetch_notes_once", lambda folder, name: fetched.append(name))
     for path in ("lineages", "lineages/made", "lineages/made/1"):
-        assert getter(tmp_path)(f"/api/{path}").status_code == 200
+        assert Client(new_app(tmp_path)).get(f"/api/{path}").status_code == 200
     assert fetched == []
     assert report_of(tmp_path, "made").costs is None and set(fetched) == {"made"}, "the command may ask"
 

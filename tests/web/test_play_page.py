@@ -5,20 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as Tab
 
+from tests.web.browsing import PHONE, assert_accessible, assert_fits, new_tab
 from tests.web.serving import GO5, GOMOKU5, Page, serving
 from zero.errors import ZeroError
 from zero.web.engines import Engines
 
-PHONE = {"width": 390, "height": 844}
 HOSTILE = "<img src=x onerror='window.hacked = true'><script>window.hacked = true</script>"
-EXPECTED = ("status of 400", "status of 404", "ERR_FAILED")
-"""Requests that a test lets fail; the browser reports them."""
-SETTLE_MS = 300_000
-"""Time limit of waits: the first game of a process loads the kernels."""
 TRIES = 10
 
 
@@ -30,16 +25,8 @@ def page(tmp_path_factory) -> Iterator[Page]:
 
 @pytest.fixture
 def tab(browser: Browser) -> Iterator[Tab]:
-    """A tab whose scripts must not fail and must not break the policy."""
-    context = browser.new_context()
-    context.set_default_timeout(SETTLE_MS)
-    tab = context.new_page()
-    errors: list[str] = []
-    tab.on("pageerror", lambda error: errors.append(str(error)))
-    tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    yield tab
-    context.close()
-    assert [error for error in errors if not any(text in error for text in EXPECTED)] == []
+    with new_tab(browser) as tab:
+        yield tab
 
 
 def cell(tab: Tab, name: str):
@@ -51,7 +38,7 @@ def stones(tab: Tab) -> int:
 
 
 def wait_for_stones(tab: Tab, number: int) -> None:
-    expect(tab.locator("svg.board .stones .stone:not(.preview)")).to_have_count(number, timeout=SETTLE_MS)
+    expect(tab.locator("svg.board .stones .stone:not(.preview)")).to_have_count(number)
 
 
 def play_until_a_stone_answers(tab: Tab, name: str) -> str:
@@ -301,15 +288,12 @@ def test_pages_fit_a_phone_and_have_no_serious_fault_of_accessibility(page, brow
     game.post("play", action=40)
     game.until(lambda state: state["chances"][-1] is not None)
     for scheme in ("light", "dark"):
-        context = browser.new_context(color_scheme=scheme, viewport=PHONE, has_touch=True)
-        tab = context.new_page()
-        for path, shown in (("play", "form"), (f"play/{game.name}", "button.line")):
-            tab.goto(f"{page.url}/#/{path}")
-            tab.locator(shown).first.wait_for()
-            assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-            found = Axe().run(tab).response["violations"]
-            assert not [each for each in found if each["impact"] in ("serious", "critical")]
-        cell(tab, "D4").tap()
-        wait_for_stones(tab, 2)
-        context.close()
+        with new_tab(browser, color_scheme=scheme, viewport=PHONE, has_touch=True) as tab:
+            for path, shown in (("play", "form"), (f"play/{game.name}", "button.line")):
+                tab.goto(f"{page.url}/#/{path}")
+                tab.locator(shown).first.wait_for()
+                assert_fits(tab)
+                assert_accessible(tab)
+            cell(tab, "D4").tap()
+            wait_for_stones(tab, 2)
         game.post("undo")

@@ -1,20 +1,17 @@
 """Reports, lineages and ladders in headless chromium."""
 
 import shutil
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
+from tests.web.browsing import PHONE, assert_accessible, assert_fits, new_tab
 from tests.web.made_lineage import PARAMS_TEXT, advance, make_lineage, make_project
+from tests.web.serving import serving
 from tests.web.test_lineages import write_ladder
 from zero.evaluation.tournament import play_tournament, write_tournament
-from zero.web.app import new_app
 from zero.web.assets import vega_bundle
 from zero.web.report import report_html, report_of
 
@@ -34,31 +31,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(home: Path) -> Iterator[str]:
     """Address of a server of the page."""
-    server = uvicorn.Server(uvicorn.Config(new_app(home), port=0, log_level="error"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
+    with serving(home) as served:
+        yield f"{served.url}/"
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page of which no script fails."""
-    page, errors = browser.new_page(), []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    page.close()
-    assert errors == []
-
-
-def assert_accessible(page: Page) -> None:
-    """Asserts that axe-core finds nothing serious."""
-    found = Axe().run(page).response["violations"]
-    serious = [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")]
-    assert serious == []
+    with new_tab(browser) as page:
+        yield page
 
 
 def marks(page: Page, card: str) -> int:
@@ -66,10 +46,6 @@ def marks(page: Page, card: str) -> int:
     section = page.locator("section.card", has=page.get_by_role("heading", name=card, exact=True))
     expect(section.locator(".chart svg")).to_be_visible()
     return section.locator(".chart svg :is(.mark-line, .mark-symbol, .mark-rect, .mark-rule).role-mark path").count()
-
-
-def is_wider_than_the_window(page: Page) -> bool:
-    return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
 
 
 def test_the_file_shows_charts_and_tables_without_a_network(home, page, tmp_path):
@@ -212,12 +188,12 @@ def test_a_score_of_a_tournament_opens_its_games(url, page):
 
 @pytest.mark.parametrize("path", ["lineages", "lineages/go9", "lineages/go9/4", "lineages/go9/4?compare=1", "ladder"])
 def test_a_phone_shows_everything_without_scrolling_sideways(url, page, path):
-    page.set_viewport_size({"width": 390, "height": 844})
+    page.set_viewport_size(PHONE)
     page.emulate_media(color_scheme="dark")
     page.goto(f"{url}#/{path}")
     expect(page.get_by_role("table").first).to_be_visible()
     page.wait_for_load_state("networkidle")
-    assert not is_wider_than_the_window(page)
+    assert_fits(page)
     assert_accessible(page)
 
 

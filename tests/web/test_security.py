@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -13,6 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from tests.web.serving import Client
 from zero.web import server
 from zero.web.app import new_app
 from zero.web.security import MAX_BODY_BYTES, Guard
@@ -22,27 +22,6 @@ TOKEN = "a-secret"
 
 async def echo(request: Request) -> JSONResponse:
     return JSONResponse({"length": len(await request.body())})
-
-
-class Client:
-    """Requests to an application in this process."""
-
-    def __init__(self, app: ASGIApp, base_url: str = "http://localhost:8100") -> None:
-        self.app, self.base_url = app, base_url
-
-    def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        async def answer() -> httpx.Response:
-            transport = httpx.ASGITransport(self.app)
-            async with httpx.AsyncClient(transport=transport, base_url=self.base_url) as http:
-                return await http.request(method, path, **arguments)
-
-        return asyncio.run(answer())
-
-    def get(self, path: str, **arguments: Any) -> httpx.Response:
-        return self.request("GET", path, **arguments)
-
-    def post(self, path: str, **arguments: Any) -> httpx.Response:
-        return self.request("POST", path, **arguments)
 
 
 def client(host: str = "127.0.0.1", token: str = "") -> Client:

@@ -213,14 +213,7 @@ def test_a_game_can_begin_with_a_file(page):
 
 @pytest.mark.parametrize(
     ("properties", "komi"),
-    [
-        ("KM[2.5]", 2.5),
-        ("KM [2.5]", 2.5),
-        ("C[has no KM[0\\]]", 0.5),
-        ("KM[]", 0.5),
-        ("KM[0]", 0.0),
-        ("KM[375]", 0.5),
-    ],
+    [("KM[2.5]", 2.5), ("KM [2.5]", 2.5), ("C[has no KM[0\\]]", 0.5), ("KM[]", 0.5), ("KM[0]", 0.0), ("KM[375]", 0.5)],
 )
 def test_the_komi_of_a_file_counts_if_it_has_one(page, properties, komi):
     game = page.start(white="human", game=GO5)

@@ -71,11 +71,7 @@ def audit(
             if finding.tag in places
         }
         order = sorted(findings.values(), key=lambda each: (places[each.tag], [*AuditCheck].index(each.check)))
-        return Audit(
-            rows=tuple(_row(each, order, bool(uri)) for each in chosen),
-            findings=tuple(order),
-            mlflow=uri,
-        )
+        return Audit(rows=tuple(_row(each, order, bool(uri)) for each in chosen), findings=tuple(order), mlflow=uri)
 
 
 def _chosen(record: ProjectRecord, home: Path, target: str) -> list[Generation]:

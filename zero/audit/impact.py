@@ -236,10 +236,7 @@ def _reasons(generation: Generation, subject: Subject, affected: set[str]) -> tu
     descent: list[str] = []
     if attestation is not None:
         inputs, made = attestation.dependencies.values(), (*attestation.subject, *attestation.byproducts.values())
-        for verb, resources in (
-            ("uses", inputs),
-            ("made" if generation.source is None else "continues from", made),
-        ):
+        for verb, resources in (("uses", inputs), ("made" if generation.source is None else "continues from", made)):
             named = [each.name for each in resources if not subject.digests.isdisjoint(names_of(each))]
             direct += [f"{verb} {_listed(named)}"] if named else []
         inherited = [each.name for each in inputs if names_of(each) & affected and not names_of(each) & subject.digests]

@@ -42,14 +42,7 @@ from zero.record.ledger import generation_tag
 from zero.record.lineages import ProjectRecord
 from zero.record.provenance import Attestation
 from zero.storage.files import canonical_json, checked_path, read_manifest, sha256_bytes
-from zero.storage.layout import (
-    CHALLENGER_DIR,
-    DVC_LOCK,
-    GENERATION_FILE,
-    SHARD_DIRS,
-    STATE_DIRS,
-    workspace_dir,
-)
+from zero.storage.layout import CHALLENGER_DIR, DVC_LOCK, GENERATION_FILE, SHARD_DIRS, STATE_DIRS, workspace_dir
 from zero.storage.manifests import MANIFEST_FILE, GameSet, LedgerEntry
 from zero.storage.vcs import configure_dvc, dvc, git
 

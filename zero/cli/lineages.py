@@ -168,8 +168,7 @@ def advance(
 def track(
     lineage: Lineage = "go9",
     rebuild: Annotated[
-        bool,
-        typer.Option("--rebuild", help="Delete the generations, the ladder and the models in MLflow first."),
+        bool, typer.Option("--rebuild", help="Delete the generations, the ladder and the models in MLflow first.")
     ] = False,
 ) -> None:
     """Writes the recorded generations to MLflow that are missing there.
@@ -210,8 +209,7 @@ def stop(lineage: Lineage = "go9") -> None:
 
 @app.command(rich_help_panel=LINEAGES)
 def provenance(
-    tag: Tag,
-    key: Annotated[Path | None, typer.Option(help="Public key (PEM) for the check.")] = None,
+    tag: Tag, key: Annotated[Path | None, typer.Option(help="Public key (PEM) for the check.")] = None
 ) -> None:
     """Prints the attestation of a generation: the digests of its weights and of everything they were made from.
 
@@ -227,10 +225,7 @@ def provenance(
 
 
 @app.command(rich_help_panel=LINEAGES)
-def checkout(
-    tag: Tag,
-    folder: Annotated[Path, typer.Argument(help="A new folder.")],
-) -> None:
+def checkout(tag: Tag, folder: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
     """Clones a generation with its data into a new folder, to inspect it or to run `dvc repro` there."""
     from zero.lineage.workspace import checkout_generation, missing_data
 

@@ -25,7 +25,9 @@ PLAYER_HELP = (
     "`go9`, `go9/gen-0012,simulations=800`, `raw:go9`, `shipped:go9`, a weight file, `models:/zero-go9@champion`, "
     "`gnugo:10`, `leelaz:weights.txt`, `gtp:COMMAND`, `rollout:5000` or `random`."
 )
-STRONGER_HELP = f"{PLAYER_HELP} `go9` starts the stronger of the lineage's champion and the shipped player."
+STRONGER_HELP = (
+    f"{PLAYER_HELP} `go9` starts the lineage's champion or the shipped player, the one of the higher generation."
+)
 Openings = Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")]
 Seed = Annotated[int, typer.Option(help="Seed of openings, searches and engines.")]
 Komi = Annotated[float | None, typer.Option(help="Komi; by default that of the player's parameters.")]
@@ -326,8 +328,7 @@ def openings(
 def play(
     player: Annotated[str, typer.Argument(help=STRONGER_HELP, autocompletion=complete_player)] = "go9",
     colour: Annotated[
-        Literal["black", "white", "both"],
-        typer.Option(help="Your colour; with both the player gives hints."),
+        Literal["black", "white", "both"], typer.Option(help="Your colour; with both the player gives hints.")
     ] = "black",
     size: Annotated[int | None, typer.Option(help="Board size, for players without a network.")] = None,
     komi: Komi = None,
@@ -356,8 +357,7 @@ def gtp(
     size: Annotated[int | None, typer.Option(help="Size of the first board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
     seconds: Annotated[
-        float | None,
-        typer.Option(min=0, help="Time limit per move. The search also ends at its simulations."),
+        float | None, typer.Option(min=0, help="Time limit per move. The search also ends at its simulations.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:

@@ -16,8 +16,7 @@ def report(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="TAG | LINEAGE",
-            help="A generation, such as go9/gen-0012, or a lineage, for its newest generation.",
+            metavar="TAG | LINEAGE", help="A generation, such as go9/gen-0012, or a lineage, for its newest generation."
         ),
     ] = "go9",
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path(REPORT_FILE),

@@ -41,11 +41,7 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
         raise ZeroError(
             f"{spec_file} is not a shard specification: {first_violation(error)}; give a line of `zero plan` in a file"
         ) from None
-    with (
-        lock_visible_gpus(spec.device),
-        open_store(Path.cwd()) as store,
-        progress_of(spec.kind, "games") as progress,
-    ):
+    with lock_visible_gpus(spec.device), open_store(Path.cwd()) as store, progress_of(spec.kind, "games") as progress:
         receipt = play_into_store(spec, store, lambda done: progress(done, spec.num_games))
     typer.echo(receipt.model_dump_json())
 

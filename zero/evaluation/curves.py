@@ -16,15 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from rich.table import Table
 
 from zero.errors import LineageError, ParamsError
-from zero.evaluation.held_out import (
-    GNUGO,
-    MISSING,
-    TEST,
-    GenerationEvaluation,
-    Metrics,
-    backfill,
-    has_gnugo_games,
-)
+from zero.evaluation.held_out import GNUGO, MISSING, TEST, GenerationEvaluation, Metrics, backfill, has_gnugo_games
 from zero.evaluation.ladder import CurvePoint, Ladder, lineage_ladder, with_totals
 from zero.evaluation.match import results_dir
 from zero.evaluation.plots import draw_band, png_of

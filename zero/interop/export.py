@@ -17,13 +17,7 @@ from typing import Literal
 from zero.config.params import PARAMS_FILE
 from zero.errors import LineageError, StorageError
 from zero.network.weights import load_network
-from zero.players.networks import (
-    SHIPPED_DIR,
-    check_player_files,
-    read_player_folder,
-    resolve_network,
-    shipped_name,
-)
+from zero.players.networks import SHIPPED_DIR, check_player_files, read_player_folder, resolve_network, shipped_name
 from zero.record.generation import Generation
 from zero.record.ledger import parse_tag
 from zero.record.lineages import ProjectRecord, champion_maker

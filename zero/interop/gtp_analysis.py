@@ -29,10 +29,7 @@ Variation = Callable[[int], tuple[int, ...]]
 
 
 def analyse(
-    session: NetworkSession,
-    rules: Rules,
-    request: AnalysisRequest,
-    interrupted: Callable[[float], bool],
+    session: NetworkSession, rules: Rules, request: AnalysisRequest, interrupted: Callable[[float], bool]
 ) -> Iterator[str]:
     """Searches until it is interrupted; yields a line each interval, and at least one.
 

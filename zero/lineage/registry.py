@@ -146,10 +146,7 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
     dvc(workspace, "add", "--quiet", *STATE_DIRS)
     remove_drafts(workspace)
     next_id = GenerationId(
-        lineage=entry.lineage,
-        number=entry.generation + 1,
-        resign_threshold=following_threshold(metrics),
-        player=player,
+        lineage=entry.lineage, number=entry.generation + 1, resign_threshold=following_threshold(metrics), player=player
     )
     write_manifest(workspace, next_id, GENERATION_FILE)
 

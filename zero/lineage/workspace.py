@@ -39,14 +39,7 @@ from zero.storage.layout import (
     WEIGHTS_FILE,
     workspace_dir,
 )
-from zero.storage.manifests import (
-    NO_RESIGNATION,
-    Champion,
-    Checkpoint,
-    GenerationId,
-    LedgerEntry,
-    Origin,
-)
+from zero.storage.manifests import NO_RESIGNATION, Champion, Checkpoint, GenerationId, LedgerEntry, Origin
 from zero.storage.vcs import WITHOUT_USERS_IGNORES, configure_dvc, dvc, dvc_cache_dir, git
 
 STAGE_FILES = ("dvc.lock", "metrics", "plots")

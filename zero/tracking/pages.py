@@ -191,11 +191,7 @@ def stage_pages(generation: Generation) -> list[Page]:
     if decision is None:
         return []
     attestation = _attestation(generation)
-    names = {
-        "selfplay": [SELFPLAY_METRICS],
-        "training": [TRAINING_METRICS, TRAINING_CURVE],
-        "gating": [GATING_METRICS],
-    }
+    names = {"selfplay": [SELFPLAY_METRICS], "training": [TRAINING_METRICS, TRAINING_CURVE], "gating": [GATING_METRICS]}
     files = {stage: {name: read_text(generation, name).encode() for name in names[stage]} for stage in names}
     match = {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
     player = attestation.dependencies.get(PLAYER)
@@ -216,10 +212,7 @@ def stage_pages(generation: Generation) -> list[Page]:
             key=run_key(generation.lineage, generation.number, stage),
             tags=_common_tags(generation) | tags[stage],
             params={name: value for name, value in params.items() if name.startswith(SECTIONS[stage])},
-            points=[
-                *points,
-                *(_at(generation.number, _costs(costs[stage], SYSTEM_GROUP)) if stage in costs else ()),
-            ],
+            points=[*points, *(_at(generation.number, _costs(costs[stage], SYSTEM_GROUP)) if stage in costs else ())],
             files=files[stage],
             data=training_data(generation) if stage == "training" else None,
             seconds=costs[stage].seconds if stage in costs else 0.0,

@@ -35,17 +35,7 @@ from zero.players.board import Board
 from zero.record.ledger import generation_tag
 from zero.record.lineages import data_cache
 from zero.storage.manifests import GameRecord
-from zero.web.index import (
-    FOLDERS,
-    MAX_GAMES,
-    GameFilter,
-    GameIndex,
-    GameRow,
-    Kind,
-    Number,
-    generation_at,
-    open_reader,
-)
+from zero.web.index import FOLDERS, MAX_GAMES, GameFilter, GameIndex, GameRow, Kind, Number, generation_at, open_reader
 from zero.web.matches import MATCH_PREFIX, match_record
 
 PAGE = 200

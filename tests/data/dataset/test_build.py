@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.data.dataset.sgf_games import made_game, made_games, mirrored
-from tests.made_games import made_origin, made_params
+from tests.made_games import made_origin, made_params, records_of
 from tests.oracle.gnugo import needs_gnugo
 from tests.oracle.gtp import program_path
 from zero.config.params import GoParams
@@ -30,7 +30,7 @@ from zero.data.dataset.columns import dataset_violations
 from zero.data.dataset.manifest import SPLITS, Dataset, ImportOptions, SplitFractions, SplitName
 from zero.data.dataset.options import parse_options
 from zero.data.dataset.reader import read_part
-from zero.data.records import GameColumns, concatenate, game_record, read_records, write_columns, write_records
+from zero.data.records import GameColumns, concatenate, read_records, write_columns, write_records
 from zero.data.samples import SampleGames, cumulative_weights, new_sample_batch, target_moves, write_batch
 from zero.data.sgf import read_sgf
 from zero.errors import StorageError, ZeroError
@@ -202,7 +202,7 @@ def test_a_file_is_that_of_the_writer_of_records(dataset):
     manifest = read_manifest(dataset, Dataset)
     for file in manifest.files:
         columns = read_part(dataset, manifest, file)
-        records = [game_record(columns, index) for index in range(columns.num_games)]
+        records = records_of(columns)
         assert write_records(records) == (dataset / file.games.path).read_bytes()
 
 

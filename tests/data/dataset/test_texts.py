@@ -23,11 +23,7 @@ def cut(data: bytes, chunk: int = 7) -> list[bytes | BrokenGame]:
 
 @pytest.mark.parametrize("chunk", [1, 3, 64, 100_000])
 def test_a_file_of_many_games_is_cut_between_them_in_any_chunks(chunk):
-    games = [
-        b"(;GM[1]C[a (smile\\] ;) ])",
-        b"(;FF[4]\n;B[aa](;W[bb](;B[cc]))(;W[dd]))",
-        b"( ;GM[1];B[aa](;W[bb])\n)",
-    ]
+    games = [b"(;GM[1]C[a (smile\\] ;) ])", b"(;FF[4]\n;B[aa](;W[bb](;B[cc]))(;W[dd]))", b"( ;GM[1];B[aa](;W[bb])\n)"]
     assert cut(b"mail header ()\n" + b"\n--\n".join(games) + b"\nbye", chunk) == games
 
 
