@@ -25,7 +25,7 @@ PLAYER_HELP = (
     "`go9`, `go9/gen-0012,simulations=800`, `raw:go9`, `shipped:go9`, a weight file, `models:/zero-go9@champion`, "
     "`gnugo:10`, `leelaz:weights.txt`, `gtp:COMMAND`, `rollout:5000` or `random`."
 )
-STRONGER_HELP = (
+CHOSEN_HELP = (
     f"{PLAYER_HELP} `go9` starts the lineage's champion or the shipped player, the one of the higher generation."
 )
 Openings = Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")]
@@ -326,7 +326,7 @@ def openings(
 
 @app.command(rich_help_panel=PLAYERS)
 def play(
-    player: Annotated[str, typer.Argument(help=STRONGER_HELP, autocompletion=complete_player)] = "go9",
+    player: Annotated[str, typer.Argument(help=CHOSEN_HELP, autocompletion=complete_player)] = "go9",
     colour: Annotated[
         Literal["black", "white", "both"], typer.Option(help="Your colour; with both the player gives hints.")
     ] = "black",
@@ -353,7 +353,7 @@ def play(
 
 @app.command(rich_help_panel=PLAYERS)
 def gtp(
-    player: Annotated[str, typer.Argument(help=STRONGER_HELP, autocompletion=complete_player)] = "go9",
+    player: Annotated[str, typer.Argument(help=CHOSEN_HELP, autocompletion=complete_player)] = "go9",
     size: Annotated[int | None, typer.Option(help="Size of the first board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
     seconds: Annotated[
