@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from zero.errors import LineageError, WorkerError
 from zero.processes import SIGNALLED, supervised
@@ -64,10 +64,7 @@ def run_zero(
     objects: list[Event] = []
 
     def sort(line: str) -> None:
-        try:
-            found = json.loads(line) if line.startswith("{") else None
-        except ValueError:  # a line of a library
-            found = None
+        found = _event(line)
         if found is None:
             listen(line)
             return
@@ -103,14 +100,22 @@ def run_dvc_stage(
     """
 
     def sort(line: str) -> None:
-        if line.startswith("{"):
-            event = json.loads(line)
+        event = _event(line)
+        if event is not None and {"stage", "done", "total"} <= event.keys():
             progress(event["stage"], event["done"], event["total"])
         elif not line.expandtabs(4).startswith(NOISE):
             listen(line)
 
     arguments = ["repro", *([] if with_earlier else ["--single-item"]), stage]
     _run(workspace, f"stage {stage}", ["dvc", *arguments], sort, "", {"ZERO_PROGRESS": "json", **(env or {})})
+
+
+def _event(line: str) -> Event | None:
+    """The JSON object of a line; None if it is another line, such as one of a library."""
+    try:
+        return cast(Event, json.loads(line)) if line.startswith("{") else None
+    except ValueError:
+        return None
 
 
 def _run(folder: Path, name: str, module: Sequence[str], on_line: Listener, text: str, env: Mapping[str, str]) -> None:

@@ -25,7 +25,7 @@ import httpx
 
 from infra.pools import FLOWS, POOL, answers, cancel_runs, close_runs, make_pool, worker_is_online
 from infra.processes import Home, LocalError, log_end, title
-from zero.config.settings import place_of
+from zero.config.settings import place_of, servers
 from zero.errors import ZeroError
 from zero.storage import files
 
@@ -63,12 +63,13 @@ def up(home: Home) -> None:
         (home.state / folder).mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker that inherits "ignored" could not be stopped
 
-    before = {name: home.last_record(name) for name in REQUIRED}
     ports, missing = chosen_ports(home, REQUIRED)
 
     if missing:
         say("starting " + " and ".join(title(name) for name in missing) + " ...")
-    if any(record and record.port != ports[name] for name, record in before.items()):
+    # Not from the records: an earlier call that failed has removed those of the servers that had ended.
+    written = servers(home.state.parent)
+    if any(written.get(name, address(port)) != address(port) for name, port in ports.items()):
         for name in ("worker", "web"):  # they have the old addresses
             home.stop(name)
     env = client_env(home, ports)

@@ -33,9 +33,6 @@ LOG_LINES = 12
 TITLES = {"prefect": "Prefect", "mlflow": "MLflow", "postgres": "PostgreSQL", "store": "SeaweedFS", "web": "web page"}
 """Names of services in messages, if they differ from the names of their files."""
 
-_children: list["subprocess.Popen[bytes]"] = []
-"""Keeps the handles of started services: Python warns about a handle that is deleted while its process runs."""
-
 
 class LocalError(Exception):
     """A message for the user: the value, the cause and the remedy."""
@@ -96,7 +93,7 @@ class Home(NamedTuple):
                 stderr=output,
                 start_new_session=True,
             )
-        _children.append(child)
+        child.returncode = 0  # it is not waited for; without a status, the end of this process would print a warning
         record = Record(child.pid, start_time(child.pid) or 0.0, port, place_of(self.state.parent))
         write_atomic(self.record_path(name), canonical_json(record._asdict()))
 

@@ -82,11 +82,11 @@ def test_a_traceback_is_shown_completely(workspace: Path) -> None:
 
 def test_progress_of_a_stage_is_counted_and_not_passed_on(workspace: Path) -> None:
     event = '{"event": "progress", "stage": "training", "done": 3, "total": 9}'
-    write(workspace, "dvc", f"import sys; print(sys.argv[1:]); print({event!r})")
+    write(workspace, "dvc", f"import sys; print(sys.argv[1:]); print('{{not JSON}}'); print({event!r})")
     lines: list[str] = []
     seen: list[tuple[str, int, int]] = []
     run_dvc_stage(workspace, "training", lines.append, lambda *shown: seen.append(shown))
-    assert lines == ["['repro', '--single-item', 'training']"]
+    assert lines == ["['repro', '--single-item', 'training']", "{not JSON}"]
     assert seen == [("training", 3, 9)]
 
 

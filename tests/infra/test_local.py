@@ -157,6 +157,44 @@ def test_a_given_port_in_use_is_refused_and_nothing_is_started(tmp_path: Path, o
     assert not (home / ".zero/servers.json").exists()
 
 
+def test_a_worker_gets_a_new_address_also_after_a_call_that_failed(
+    home: Home, occupied: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call that failed has removed the record of the server that had ended, and with it the former port."""
+
+    class Sleeping(Home):
+        def start(
+            self, name: str, command: list[str], env: dict[str, str], port: int, folder: Path | None = None
+        ) -> None:
+            super().start(name, [sys.executable, "-c", "import time; time.sleep(300)"], env, port, folder)
+
+    home, first, second = Sleeping(home.state), free_port(), free_port()
+    ports = {"prefect": first, "mlflow": free_port()}
+    for name in ("prefect", "mlflow", "worker"):
+        home.start(name, [], dict(os.environ), ports.get(name, first))
+    local.write_addresses(home, ports)
+    ended, before = home.record("prefect"), home.record("worker")
+    assert ended and before
+    os.kill(ended.pid, signal.SIGKILL)
+    os.waitpid(ended.pid, 0)
+    for name in ("make_pool", "close_runs", "deploy"):
+        monkeypatch.setattr(local, name, lambda *_: None)
+    for name in ("answers", "worker_is_online"):
+        monkeypatch.setattr(local, name, lambda *_: True)
+    monkeypatch.setattr(local, "start_web", lambda *_: {})
+    monkeypatch.setenv("ZERO_PREFECT_PORT", str(occupied))
+    try:
+        with pytest.raises(LocalError, match=f"port {occupied} for Prefect is in use"):
+            local.up(home)
+        monkeypatch.setenv("ZERO_PREFECT_PORT", str(second))
+        local.up(home)
+        after = home.record("worker")
+        assert after and after.pid != before.pid and after.port == second
+    finally:
+        for name in local.SERVICES:
+            home.stop(name)
+
+
 @pytest.mark.parametrize("text", ["x", "0", "65536", "-1", "²"])
 def test_a_port_that_is_no_number_is_one_line(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("ZERO_MLFLOW_PORT", text)

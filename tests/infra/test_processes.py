@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 from infra.processes import OPEN_FILES, Home, Record, is_running, process_tree, start_time
 
+PROJECT_DIR = Path(__file__).resolve().parents[2]
 SLEEPS = "import time; time.sleep(300)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); {SLEEPS}"
 CHILD = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', '{SLEEPS}']);"
@@ -112,6 +114,17 @@ def test_a_service_may_open_as_many_files_as_this_user(home: Home) -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(1024, most), hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_command_that_ends_before_its_service_leaves_no_warning(home: Home) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; from infra.processes import Home\n"
+        f"Home(Path(sys.argv[1])).start('service', [sys.executable, '-c', '{SLEEPS}'], dict(os.environ), 4200)"
+    )
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program, str(home.state)]
+    done = subprocess.run(command, cwd=PROJECT_DIR, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert home.stop("service", 10.0)
 
 
 def test_the_log_before_is_kept(home: Home) -> None:

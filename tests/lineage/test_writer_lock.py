@@ -1,5 +1,7 @@
 """A workspace has one writer; a disk that cannot be written is reported in one line."""
 
+import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -13,6 +15,20 @@ def test_a_lock_that_cannot_be_written_is_reported_with_its_path(tmp_path: Path)
     (tmp_path / ".git" / WRITER_LOCK_FILE).mkdir(parents=True)
     with (
         pytest.raises(LineageError, match=rf"cannot write .*/\.git/{WRITER_LOCK_FILE}: Is a directory"),
+        writer_lock(tmp_path),
+    ):
+        pass
+
+
+def test_a_file_system_without_locks_is_not_another_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(LineageError, match=r"cannot lock .*: No locks available; use a folder on a local disk"),
         writer_lock(tmp_path),
     ):
         pass

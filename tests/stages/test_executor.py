@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
+from typing import Any
 
 import psutil
 import pytest
@@ -184,6 +185,42 @@ def test_a_shard_is_played_again_after_its_worker_dies(
     specs = specs_of(params, store)
     play_all(PROJECT_DIR, params, specs, store.url)  # with one process
     assert played == [*[specs[0]] * 3, *[specs[1]] * 3]
+
+
+def test_a_worker_that_cannot_be_started_may_be_tried_again_and_leaves_no_open_file(
+    params: Params, store: Store, tmp_path: Path
+) -> None:
+    spec = specs_of(params, store)[0]
+    before = psutil.Process().num_fds()
+    with (
+        LocalExecutor(tmp_path / "missing", 1, store.url) as executor,
+        pytest.raises(WorkerError, match=r"cannot start a worker in .*missing: No such file or directory; check that"),
+    ):
+        executor.play(spec)
+    assert psutil.Process().num_fds() == before
+
+
+def test_ctrl_c_while_the_shards_are_submitted_ends_those_in_play(
+    params: Params, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed, ended = Event(), list[bool]()
+    submit, close = ThreadPoolExecutor.submit, LocalExecutor.close
+
+    def interrupt(*arguments: Any) -> Any:
+        if arguments[-1] == 1:
+            raise KeyboardInterrupt
+        return submit(*arguments)
+
+    def end(executor: LocalExecutor) -> None:
+        closed.set()
+        close(executor)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupt)
+    monkeypatch.setattr(LocalExecutor, "close", end)
+    monkeypatch.setattr(LocalExecutor, "play", lambda *_: ended.append(closed.wait(10.0)))
+    with pytest.raises(KeyboardInterrupt):
+        play_all(PROJECT_DIR, params, specs_of(params, store)[:2], store.url)
+    assert ended == [True]
 
 
 PLAY_ALL = """

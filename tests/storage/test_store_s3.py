@@ -18,7 +18,10 @@ DATA = b"the games of a shard"
 
 
 class S3Server(ThreadingHTTPServer):
-    """A bucket in memory. Each request of a method first uses up one status in its `troubles`."""
+    """A bucket in memory. Each request of a method first uses up one status in its `troubles`.
+
+    The next request of each method in `lost` is carried out, but answered as if it were not.
+    """
 
     def __init__(self) -> None:
         """Reserves a port on which no server listens yet."""
@@ -26,6 +29,7 @@ class S3Server(ThreadingHTTPServer):
         self.server_bind()
         self.objects: dict[str, bytes] = {}
         self.troubles: dict[str, list[int]] = {}
+        self.lost: list[str] = []
         self.etag = "{md5}"
         self.asked: list[str] = []
         self.thread = threading.Thread(target=self.serve_forever, args=(0.01,))
@@ -59,7 +63,12 @@ class S3Answers(BaseHTTPRequestHandler):
         objects, url = self.server.objects, urlsplit(self.path)
         self.server.asked.append(method)
         key, query = url.path.removeprefix("/bucket").lstrip("/"), parse_qs(url.query)
-        if troubles := self.server.troubles.get(method):
+        if method in self.server.lost:
+            self.server.lost.remove(method)
+            for deleted in re.findall(r"<Key>([^<]+)</Key>", body.decode()):
+                objects.pop(deleted)
+            self.answer(503)
+        elif troubles := self.server.troubles.get(method):
             self.answer(troubles.pop(0))
         elif method == "POST":  # several are deleted
             for deleted in re.findall(r"<Key>([^<]+)</Key>", body.decode()):
@@ -166,6 +175,16 @@ def test_an_object_that_another_client_quarantined_after_the_listing_is_stored_a
     del s3.objects[name]
     store.put_weights(DATA)
     assert s3.objects[name] == DATA
+
+
+def test_a_quarantined_object_keeps_its_reason_if_the_answer_to_its_removal_is_lost(s3):
+    s3.start()
+    store = Store("s3://bucket/store")
+    digest = store.put_shard("ab" + "0" * 62, DATA)
+    s3.lost = ["POST"]  # the removal is requested again, and finds nothing
+    assert store.quarantine_shard("ab" + "0" * 62, "its games break the rules")
+    assert sorted(s3.objects.values()) == [b"its games break the rules\n", DATA]
+    assert not any(f"shards/ab/{'ab' + '0' * 62}.{digest}" in name for name in s3.objects)
 
 
 @pytest.mark.parametrize("outage_seconds", [0.3, 1e9])

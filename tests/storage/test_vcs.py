@@ -1,11 +1,12 @@
 """Output of git and DVC."""
 
+import resource
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.project import git as run_git
-from zero.errors import LineageError
+from zero.errors import LineageError, StorageError
 from zero.storage.layout import DVC_CACHE_DIR
 from zero.storage.vcs import WITHOUT_USERS_IGNORES, configure_dvc, dvc_cache_dir, git
 
@@ -53,6 +54,26 @@ def test_the_cache_of_a_project_at_any_path(tmp_path: Path, name: str) -> None:
     (clone / ".dvc/config").touch()
     configure_dvc(clone, home)
     assert dvc_cache_dir(clone) == home / DVC_CACHE_DIR
+
+
+def test_a_full_disk_leaves_the_settings_of_a_clone(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    (clone / ".dvc").mkdir(parents=True)
+    (clone / ".dvc/config").touch()
+    configure_dvc(clone, tmp_path / "home")
+    (clone / ".dvc/config.local").chmod(0o600)  # it may have keys of a remote
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # files can be emptied, but not filled
+    try:
+        with pytest.raises(StorageError, match=r"cannot write .*config.local: File too large"):
+            configure_dvc(clone, tmp_path / "moved", moved_from=tmp_path / "home")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert dvc_cache_dir(clone) == tmp_path / "home" / DVC_CACHE_DIR
+    configure_dvc(clone, tmp_path / "moved", moved_from=tmp_path / "home")
+    assert dvc_cache_dir(clone) == tmp_path / "moved" / DVC_CACHE_DIR
+    assert (clone / ".dvc/config.local").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_reason_of_a_refused_push_is_shown(tmp_path: Path) -> None:

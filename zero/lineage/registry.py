@@ -9,13 +9,13 @@ import json
 import logging
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from zero.config.params import params_digest
 from zero.config.settings import home_dir
-from zero.errors import LineageError, ZeroError
+from zero.errors import LineageError, StorageError, ZeroError
 from zero.lineage.recovery import recover_from_crash, remove_drafts
 from zero.lineage.workspace import GENERATED, check_workspace, committed_ledger, current_generation
 from zero.record.attestation import check_key, decision_attestation, write_attestation
@@ -175,7 +175,9 @@ def _previous_champion(workspace: Path, entry: LedgerEntry, decision: PromotionD
     """The champion that the generation started with. Restored if a call that was killed has replaced it."""
     champion = in_progress(workspace).champion
     if champion and champion.weights.sha256 == decision.champion and champion.generation < entry.generation:
-        return champion
+        with suppress(StorageError):  # a call that was killed while it removed or restored the folder left a part of it
+            checked_path(champion.weights, workspace / CHAMPION_DIR)
+            return champion
     git(workspace, "checkout", _commit_of_last_entry(workspace), "--", f"{CHAMPION_DIR}.dvc")
     dvc(workspace, "checkout", "--quiet", "--force", CHAMPION_DIR)
     return required(in_progress(workspace).champion, workspace / CHAMPION_DIR)

@@ -144,11 +144,13 @@ def writer_lock(workspace: Path) -> Iterator[None]:
             return
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise LineageError(
                 f"{workspace} is being written by process {holder or '?'}; "
                 f"wait for it, or stop it with `kill {holder or 'PID'}`"
             ) from None
+        except OSError as error:
+            raise LineageError(f"cannot lock {path}: {error.strerror}; use a folder on a local disk") from None
         before = os.environ.get(WRITER_VARIABLE)
         file.seek(0)
         file.truncate()

@@ -153,16 +153,23 @@ class _Worker:
             environment["CUDA_VISIBLE_DEVICES"] = gpu
         # A file, not a pipe: a pipe that no one reads blocks the child when it is full.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "zero", "worker"],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            pass_fds=[lock.fileno() for lock in gpu_locks],  # the GPU locks are held until the child ends
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "zero", "worker"],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                text=True,
+                pass_fds=[lock.fileno() for lock in gpu_locks],  # the GPU locks are held until the child ends
+            )
+        except OSError as error:  # for example, this user may not have more processes at present
+            self._log.close()
+            raise WorkerError(
+                f"cannot start a worker in {folder}: {error.strerror}; check that the folder exists, or "
+                "free memory or processes of this user"
+            ) from None
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
@@ -251,8 +258,8 @@ def play_all(
         ThreadPoolExecutor(num_processes, thread_name_prefix="shard") as threads,
     ):
         # Threads only wait for children here; each has at most one shard in play.
-        futures = [threads.submit(play, executor, index) for index in range(len(specs))]
         try:
+            futures = [threads.submit(play, executor, index) for index in range(len(specs))]
             finished, waiting = wait(futures, return_when=FIRST_EXCEPTION)
         except BaseException:  # Ctrl-C
             # Before the pool waits for its threads: they would start workers again, and play all the shards.

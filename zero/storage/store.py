@@ -267,8 +267,11 @@ class Store:
             self._retry(lambda: self._files.pipe_file(note, f"{reason}\n".encode()))
             try:
                 self._retry(lambda: self._files.mv(f"{self._root}/{name}", target))
-            except FileNotFoundError:  # another process has moved it, with its own reason
-                self._retry(lambda: self._files.rm_file(note))
+            except FileNotFoundError:
+                # Another process has moved it, with its own reason. Or this one has, and asked again because the answer
+                # was lost.
+                if not self._retry(lambda: self._files.exists(target)):
+                    self._retry(lambda: self._files.rm_file(note))
         except PermissionError:
             return False
         except Exception as error:

@@ -1,5 +1,6 @@
 """Runs git and DVC from the command line, without a configured identity, network or terminal."""
 
+import io
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from types import MappingProxyType
 from configobj import ConfigObj
 
 from zero.errors import LineageError
+from zero.storage.files import write_atomic
 from zero.storage.layout import DVC_CACHE_DIR
 
 IDENTITY = {
@@ -132,9 +134,18 @@ def configure_dvc(clone: Path, home: Path, moved_from: Path | None = None) -> No
     if not any(section.startswith("remote ") for section in config.sections):
         config.setdefault("core", {})["remote"] = REMOTE
         config[remote] = {"url": cache}
-        config.write()
+        _write(config)
     elif (url := config.get(remote, {}).get("url", "")) == cache:
         local.pop(remote, None)  # of another place in which the project was
     elif url.startswith("/") and (url == replaced or not Path(url).exists()):
         local[remote] = {"url": cache}
-    local.write()
+    _write(local)
+
+
+def _write(config: ConfigObj) -> None:
+    """Writes settings atomically. Without its cache, a workspace would look for its data in another folder."""
+    path, content = Path(config.filename), io.BytesIO()
+    config.write(content)
+    draft = path.parent / "tmp" / path.name  # git ignores this folder
+    write_atomic(draft, content.getvalue(), path.stat().st_mode & 0o777 if path.exists() else 0o644)
+    os.replace(draft, path)
