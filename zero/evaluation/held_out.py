@@ -439,17 +439,19 @@ def played_of(generation: Generation) -> Played | None:
 
 
 def _load_or_start(folder: Path, played: Played) -> GenerationEvaluation:
-    """The stored results of a generation, or new ones."""
-    generation = played.generation
+    """The stored results of a generation, without those of networks that it does not have; or new ones."""
+    generation, is_promoted = played.generation, "champion" not in played.networks
     result = read_evaluation(folder, generation.number)
     if result is not None and (result.lineage, result.games_digest) == (generation.lineage, played.games_digest):
-        return result
+        # An earlier lineage of this name may have had the same games, but another training and another decision.
+        own = tuple(each for each in result.evaluations if played.networks.get(each.network) == each.weights)
+        return result.model_copy(update={"is_promoted": is_promoted, "evaluations": own})
     result = GenerationEvaluation(
         lineage=generation.lineage,
         generation=generation.number,
         game=played.params.game,
         games_digest=played.games_digest,
-        is_promoted="champion" not in played.networks,
+        is_promoted=is_promoted,
         evaluations=(),
     )
     _write_evaluation(folder, result)
