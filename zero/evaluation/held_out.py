@@ -484,13 +484,19 @@ def _joined(parts: Iterable[Positions]) -> Positions:
 
 
 def _test_games(home: Path, available: Sequence[Played], dataset: Path | None) -> TestGames | None:
-    """The dataset with the test games: the given one, or that of the newest parameters; None if there is none."""
+    """The dataset with the test games: the given one, or that of the newest parameters.
+
+    None if there is none, or the one of the parameters is not on this machine or has no test games.
+    """
     named = available[-1].params.dataset if available else ""
     folder = dataset or (home / named if named else None)
     if folder is None:
         return None
     if dataset is None and not (folder / MANIFEST_FILE).exists():
         log.warning("%s is not here, so its test games are left out; get it with `dvc pull %s.dvc`", folder, named)
+        return None
+    if dataset is None and all(file.split != TEST for file in read_manifest(folder, Dataset).files):
+        log.info("%s was imported without test games, so there are no results on them", folder)
         return None
     return TestGames(folder, sha256_file(folder / MANIFEST_FILE))
 
