@@ -232,6 +232,12 @@ play random --size 20
     size = 20: Input should be less than or equal to 19
 play shipped:gomoku8 --komi 5
     komi = 5.0 is for Go only; gomoku has no komi
+gtp rollout:5000 --seconds 5
+    --seconds 5 has no effect on 'rollout:5000', which has no network; limit it in its own setting, such as rollout:1000
+elo go9 --against gnugo:5
+    --against gnugo:5 has no effect without games; give --games too, such as --games 100
+import games --out dataset --preset gomoku8 --komi 6.5
+    --komi 6.5 is for Go only; gomoku has no komi, so leave it out
 gtp shipped:go9,resign=2
     'shipped:go9,resign=2': resign must be a number from -1 (never) to 1, got '2'
 export shipped:go9 weights.txt --format leela-zero

@@ -7,10 +7,19 @@ import pytest
 from tests.parameters import smoke_text
 from zero.config.params import parse_params
 from zero.errors import LineageError, ParamsError
-from zero.evaluation.comparison import ComparedNetwork, Comparison, Newest, _check_test_games, compare, write_comparison
+from zero.evaluation.comparison import (
+    ComparedNetwork,
+    Comparison,
+    Newest,
+    _check_test_games,
+    compare,
+    training_steps,
+    write_comparison,
+)
 from zero.evaluation.held_out import Evaluation, Metrics
 from zero.evaluation.tournament import play_tournament
 from zero.record.generation import Generation
+from zero.storage.manifests import Checkpoint
 
 METRICS = Metrics(num_positions=9, policy_accuracy=0.5, cross_entropy=1.0, value_error=0.5, entropy=1.0)
 
@@ -28,6 +37,14 @@ def test_networks_with_different_test_games_are_not_compared() -> None:
     _check_test_games({"one": newest("b"), "other": newest("b"), "without": newest("")})
     with pytest.raises(ParamsError, match="one and other have different test games; name one dataset for all"):
         _check_test_games({"one": newest("b"), "other": newest("c"), "without": newest("")})
+
+
+def test_the_steps_of_a_dead_training_count() -> None:
+    params = parse_params(smoke_text())
+    alive, dead = (Checkpoint.model_construct(step=40, restarts=restarts) for restarts in (False, True))
+    assert training_steps(None, params) == 0
+    assert training_steps(alive, params) == 40
+    assert training_steps(dead, params) == 40 + params.training.num_steps, "its step is that of the next beginning"
 
 
 @pytest.mark.parametrize("names", [["one"], ["one", "one"], ["one", "other", "one"]])

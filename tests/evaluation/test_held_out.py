@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from tests.end_to_end.lineages import Lineage
 from tests.made_games import GO5, made_params, made_records
 from tests.parameters import profile_params
 from zero.config.params import GoParams, load_params
+from zero.data.dataset.manifest import Dataset
+from zero.data.dataset.options import parse_options
 from zero.data.dataset.sources import Found, Item, Report, games_of_file
 from zero.data.records import GameColumns, read_records, write_records
 from zero.data.sgf import read_collection
@@ -21,7 +24,12 @@ from zero.evaluation.held_out import (
     GNUGO_FILE,
     GNUGO_OPENING_MOVES,
     MIN_PRIOR,
+    Evaluation,
+    Metrics,
+    Played,
+    _load_or_start,
     _shares,
+    _test_games,
     backfill,
     evaluate,
     evaluation_dir,
@@ -43,8 +51,8 @@ from zero.players.networks import weights_path
 from zero.record.ledger import read_ledger
 from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
-from zero.storage.files import canonical_json, write_atomic
-from zero.storage.manifests import GameRecord
+from zero.storage.files import canonical_json, write_atomic, write_manifest
+from zero.storage.manifests import FileRef, GameRecord, GameSet
 
 RULES = rules_of(GO5)
 GO9 = GoParams(name="go", size=9, komi=7.0, allow_suicide=False)
@@ -205,6 +213,51 @@ def test_results_of_another_test_split_are_kept_and_not_returned(lineage: Lineag
     write_atomic(path, canonical_json(stored.model_copy(update={"version": 3})))
     assert read_evaluation(path.parent, 1) == first, "version 3 had other positions of the test split"
     write_atomic(path, canonical_json(first))
+
+
+def test_results_of_an_earlier_lineage_with_the_same_games_are_not_those_of_this_one(tmp_path):
+    """A lineage that was made again with another training: the same games, other networks, another decision."""
+    generation, games = SimpleNamespace(lineage="tiny", number=1), GameSet.model_construct(shards=())
+    own, old = "a" * 64, "b" * 64
+
+    def played(**networks: str) -> Played:
+        return Played(generation, made_params(), games, "d" * 64, networks)  # type: ignore[arg-type]
+
+    metrics = Metrics(num_positions=1, policy_accuracy=0.5, cross_entropy=1.0, value_error=1.0, entropy=1.0)
+    refused = _load_or_start(tmp_path, played(challenger=own, champion=old))
+    for network, weights in (("challenger", own), ("champion", old)):
+        found = Evaluation(network=network, weights=weights, games="own", games_digest="d" * 64, metrics=metrics)
+        refused = refused.with_evaluation(found)
+    write_atomic(tmp_path / "gen-0001.json", canonical_json(refused))
+    assert _load_or_start(tmp_path, played(challenger=own, champion=old)) == refused
+    promoted = _load_or_start(tmp_path, played(challenger=own))
+    assert promoted.is_promoted and [each.weights for each in promoted.evaluations] == [own]
+    assert promoted.find("champion", "own") == metrics, "of the challenger"
+    again = _load_or_start(tmp_path, played(challenger=old, champion="c" * 64))
+    assert again.evaluations == () and not again.is_promoted
+
+
+def test_a_dataset_without_test_games_leaves_them_out_unless_it_is_named(tmp_path):
+    ref, options = FileRef(path="r", sha256="f" * 64, num_bytes=0), parse_options(GO5, "", None, 1, "1,0,0", 1)
+    dataset = Dataset(
+        game=GO5,
+        options=options,
+        files=(),
+        splits={},
+        num_read=0,
+        num_duplicates=0,
+        rejected={},
+        rejected_list=ref,
+        duplicates_list=ref,
+    )
+    write_manifest(tmp_path / "games", dataset)
+    params = made_params().model_copy(update={"dataset": "games"})
+    played = Played(None, params, None, "d" * 64, {})  # type: ignore[arg-type]
+    assert _test_games(tmp_path, [played], None) is None
+    named = _test_games(tmp_path, [played], tmp_path / "games")
+    assert named is not None
+    with pytest.raises(StorageError, match="has no games for test; import more games"):
+        held_out.test_positions(named.folder, GO5)
 
 
 def test_shares_are_in_proportion_to_the_positions():

@@ -20,6 +20,7 @@ from zero.cli.app import (
     tracking_is_optional,
 )
 from zero.config.settings import home_dir, tracking_uri
+from zero.errors import ParamsError
 
 PLAYER_HELP = (
     "`go9`, `go9/gen-0012,simulations=800`, `raw:go9`, `shipped:go9`, a weight file, `models:/zero-go9@champion`, "
@@ -135,11 +136,15 @@ def elo(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            help="Fixed opponent, such as shipped:go9; can be repeated. Default: GNU Go 10 and 1, or rollouts; random."
+            help="Opponent in added games, such as shipped:go9; can be repeated. Default: GNU Go or rollouts; random."
         ),
     ] = None,
     simulations: Annotated[
-        int | None, typer.Option(min=0, help="Simulations per move; by default those of gating.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Simulations per move of added games (default: those of gating) and of the curve (the most frequent).",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -154,6 +159,8 @@ def elo(
     from zero.progress import progress_of
 
     home = home_dir()
+    if against and not games:
+        raise ParamsError(f"--against {against[0]} has no effect without games; give --games too, such as --games 100")
     if games:
         with progress_of("elo", "games") as progress:
             for _ in play_schedule(home, lineage, games, against or None, simulations, progress):
@@ -367,8 +374,13 @@ def gtp(
     from zero.players.build import open_session
     from zero.players.spec import parse_player
 
-    home = home_dir()
-    spec = choose_player(home, parse_player(player), "gtp", note)
+    home, spec = home_dir(), parse_player(player)
+    if seconds is not None and not spec.has_network:
+        raise ParamsError(
+            f"--seconds {seconds:g} has no effect on {player!r}, which has no network; limit it in its own setting, "
+            "such as rollout:1000"
+        )
+    spec = choose_player(home, spec, "gtp", note)
     session, rules = open_session(home, spec, size, komi, seed, NUM_LEAVES, seconds)
     with closing(session):
         serve_gtp(session, rules, sys.stdin, sys.stdout)

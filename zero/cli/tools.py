@@ -9,6 +9,7 @@ import typer
 from zero.cli.app import TOOLS, Json, app, complete_player, complete_preset, params_source
 from zero.config.params import presets
 from zero.config.settings import home_dir
+from zero.errors import ParamsError
 
 if TYPE_CHECKING:
     from zero.data.dataset.manifest import Dataset
@@ -52,12 +53,14 @@ def import_games(
 
     `zero import kgs.tgz more/ --out datasets/kgs --preset go19-paper --komi any --min-rating 1d`
     """
-    from zero.config.params import parse_game
+    from zero.config.params import GoParams, parse_game
     from zero.data.dataset.build import build_dataset
-    from zero.data.dataset.options import parse_options
+    from zero.data.dataset.options import ANY, parse_options
     from zero.progress import progress_of
 
     game = parse_game(*params_source(preset, params))
+    if komi not in ("", ANY) and not isinstance(game, GoParams):
+        raise ParamsError(f"--komi {komi} is for Go only; {game.name} has no komi, so leave it out")
     options = parse_options(game, komi, min_rating, min_moves, split, seed, opening_moves)
     with progress_of("import", "kB") as progress:
         dataset = build_dataset(

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from zero.config.params import NetworkParams
+from zero.config.params import NetworkParams, Params
 from zero.errors import LineageError, ParamsError
 from zero.evaluation.held_out import TEST, Evaluation, Metrics, backfill
 from zero.evaluation.match import results_dir
@@ -25,7 +25,7 @@ from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord, champion_maker
 from zero.statistics import wilson_interval
 from zero.storage.files import canonical_json, write_atomic
-from zero.storage.manifests import Manifest
+from zero.storage.manifests import Checkpoint, Manifest
 
 COMPARISONS_DIR, COMPARISON_FILE, PLOT_FILE = "comparisons", "comparison.json", "comparison.png"
 PANEL_WIDTH, HEIGHT, DPI = 3.4, 3.4, 120
@@ -167,10 +167,19 @@ def _newest(home: Path, record: ProjectRecord, lineage: str, dataset: Path | Non
         )
     # The newest challenger may have been refused, and a rollback or a branch has no challenger.
     maker = champion_maker(record, lineage, generation.number)
-    num_steps = maker.challenger.step if maker.challenger else 0
+    num_steps = training_steps(maker.challenger, maker.params)
     results = [each for result in backfill(home, maker.lineage, dataset=dataset) for each in result.evaluations]
     wanted = (TEST, generation.entry.champion)
     return Newest(generation, num_steps, next((each for each in results if (each.games, each.weights) == wanted), None))
+
+
+def training_steps(challenger: Checkpoint | None, params: Params | None) -> int:
+    """Optimiser steps since generation 0 of the weights of a challenger that was trained with these parameters."""
+    if challenger is None:
+        return 0
+    # The step of a dead training is where the next one begins, but the weights that play have its steps too.
+    more = params.training.num_steps if challenger.restarts and params is not None else 0
+    return challenger.step + more
 
 
 def _check_test_games(newest: Mapping[str, Newest]) -> None:

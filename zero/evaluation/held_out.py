@@ -439,17 +439,19 @@ def played_of(generation: Generation) -> Played | None:
 
 
 def _load_or_start(folder: Path, played: Played) -> GenerationEvaluation:
-    """The stored results of a generation, or new ones."""
-    generation = played.generation
+    """The stored results of a generation, without those of networks that it does not have; or new ones."""
+    generation, is_promoted = played.generation, "champion" not in played.networks
     result = read_evaluation(folder, generation.number)
     if result is not None and (result.lineage, result.games_digest) == (generation.lineage, played.games_digest):
-        return result
+        # An earlier lineage of this name may have had the same games, but another training and another decision.
+        own = tuple(each for each in result.evaluations if played.networks.get(each.network) == each.weights)
+        return result.model_copy(update={"is_promoted": is_promoted, "evaluations": own})
     result = GenerationEvaluation(
         lineage=generation.lineage,
         generation=generation.number,
         game=played.params.game,
         games_digest=played.games_digest,
-        is_promoted="champion" not in played.networks,
+        is_promoted=is_promoted,
         evaluations=(),
     )
     _write_evaluation(folder, result)
@@ -482,13 +484,19 @@ def _joined(parts: Iterable[Positions]) -> Positions:
 
 
 def _test_games(home: Path, available: Sequence[Played], dataset: Path | None) -> TestGames | None:
-    """The dataset with the test games: the given one, or that of the newest parameters; None if there is none."""
+    """The dataset with the test games: the given one, or that of the newest parameters.
+
+    None if there is none, or the one of the parameters is not on this machine or has no test games.
+    """
     named = available[-1].params.dataset if available else ""
     folder = dataset or (home / named if named else None)
     if folder is None:
         return None
     if dataset is None and not (folder / MANIFEST_FILE).exists():
         log.warning("%s is not here, so its test games are left out; get it with `dvc pull %s.dvc`", folder, named)
+        return None
+    if dataset is None and all(file.split != TEST for file in read_manifest(folder, Dataset).files):
+        log.info("%s was imported without test games, so there are no results on them", folder)
         return None
     return TestGames(folder, sha256_file(folder / MANIFEST_FILE))
 
