@@ -285,3 +285,15 @@ def test_a_list_with_nothing_pending_lacks_no_game(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(GameIndex, "find", find)
     RecordedGames(tmp_path).list({})
     assert asked == ["status", "find"]
+
+
+def test_a_game_that_is_indexed_meanwhile_is_not_called_unknown_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index becomes complete while it is asked for the game, which it lacked at that moment."""
+    asked: list[str] = []
+    monkeypatch.setattr(GameIndex, "refresh_soon", lambda _: None)
+    monkeypatch.setattr(GameIndex, "game", lambda *_: asked.append("game"))
+    monkeypatch.setattr(GameIndex, "status", lambda _: Status(0 if asked else 1, ()))
+    error = error_of(new_app(tmp_path), "/api/games/gating/made/1/2", 404)
+    assert error == "unknown game gating/made/1/2; the index lacks 1 generations, so reload in a moment"

@@ -98,6 +98,16 @@ def test_filters_of_games_that_are_not_read_yet_are_kept_and_offered_later(page)
     assert page.locator("[name=kind]").input_value() == "selfplay"
 
 
+def test_a_field_that_was_being_filled_does_not_undo_a_link(page) -> None:
+    """Chromium reports a change when a view is left whose field has the focus."""
+    open_list(page)
+    page.locator("[name=generation]").focus()
+    page.keyboard.type("1")
+    page.evaluate("location.hash = '#/ladder'")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Ladder")
+    assert page.url.endswith("#/ladder")
+
+
 def test_a_wrong_filter_in_the_address_is_an_error(page) -> None:
     page.goto("/#/games?kind=chess")
     page.wait_for_selector(".error")

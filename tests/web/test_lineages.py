@@ -16,7 +16,9 @@ from zero.config.params import GoParams
 from zero.evaluation.ladder import CurvePoint, Entry, Ladder, LadderRow, Scale
 from zero.evaluation.tournament import Standing, Tournament, write_tournament
 from zero.record import costs
+from zero.record.ledger import lineages_here
 from zero.storage.files import canonical_json, write_atomic
+from zero.web import lineages, players
 from zero.web.app import new_app
 from zero.web.report import report_of
 
@@ -142,6 +144,15 @@ def test_a_lineage_that_advances_or_is_deleted_is_seen(get, home):
     shutil.rmtree(home / ".zero/workspaces/go9")
     found = get("/api/lineages/go9")
     assert found.status_code == 404 and "unknown lineage 'go9'; known are: broken, kid" in found.json()["error"]
+
+
+def test_a_lineage_that_disappears_while_it_is_read_does_not_hide_the_others(get, home, monkeypatch):
+    before = get("/api/lineages/go9").json(), get("/api/players").json()["boards"]
+    for module in (lineages, players):
+        monkeypatch.setattr(module, "lineages_here", lambda home: [*lineages_here(home), "gone"])
+    found = get("/api/players").json()
+    assert (get("/api/lineages/go9").json(), found["boards"]) == before
+    assert found["errors"][-1].startswith("lineage gone: unknown lineage 'gone'")
 
 
 def test_a_generation_that_is_being_recorded_is_not_shown_yet(get, home):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from playwright.sync_api import Page as Tab
 
 from tests.web.browsing import PHONE, assert_accessible, assert_fits, new_tab
@@ -250,6 +250,73 @@ def test_an_earlier_position_takes_no_pass(page, tab):
     expect(tab.get_by_role("button", name="Pass")).to_be_disabled()
     tab.get_by_role("button", name="next position").click()
     expect(tab.get_by_role("button", name="Pass")).to_be_enabled()
+
+
+def wait_until_handled(tab: Tab, held: Route, pattern: str) -> None:
+    """Lets a request go on, until the page has its answer."""
+    with tab.expect_response(pattern) as response:
+        held.continue_()
+    response.value.finished()
+    tab.evaluate("fetch('/api/health').then((answer) => answer.json())")
+
+
+def wait_for_request(tab: Tab, held: list[Route]) -> Route:
+    """The request that is held back."""
+    for _ in range(SETTLE_MS // 20):
+        if held:
+            return held.pop()
+        tab.wait_for_timeout(20)
+    raise AssertionError("no request")
+
+
+def test_a_late_answer_does_not_bring_an_earlier_position_back(page, tab):
+    game = page.start(black="human", white="human", game=GO5)
+    for action in (12, 13):
+        game.post("play", action=action)
+    held: list[Route] = []
+    tab.route("**/positions/1", lambda route: held.append(route))
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    tab.get_by_role("button", name="previous position").click()
+    request = wait_for_request(tab, held)
+    game.post("play", action=14)
+    wait_for_stones(tab, 3)
+    wait_until_handled(tab, request, "**/positions/1")
+    assert stones(tab) == 3
+    expect(tab.get_by_role("button", name="Pass")).to_be_enabled()
+
+
+def test_two_quick_steps_go_back_two_moves(page, tab):
+    game = page.start(black="human", white="human", game=GO5)
+    for action in (12, 13, 14):
+        game.post("play", action=action)
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    wait_for_stones(tab, 3)
+    tab.get_by_role("button", name="previous position").evaluate("(button) => { button.click(); button.click(); }")
+    wait_for_stones(tab, 1)
+    expect(tab.get_by_label("Position of the game")).to_have_value("1")
+
+
+def test_a_game_that_starts_late_does_not_leave_another_view(page, tab):
+    held: list[Route] = []
+    tab.goto(page.url)
+    tab.get_by_label("○ White").select_option("human")
+    tab.route("**/api/sessions", lambda route: held.append(route))
+    tab.get_by_role("button", name="Start").click()
+    request = wait_for_request(tab, held)
+    tab.get_by_role("link", name="Ladder").click()
+    expect(tab.get_by_role("heading", name="Ladder")).to_be_visible()
+    wait_until_handled(tab, request, "**/api/sessions")
+    assert tab.url.endswith("#/ladder")
+
+
+def test_a_page_says_which_search_it_stops(page, tab):
+    game = page.start(black="shipped:go9,simulations=20000", white="human")
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    version = game.state()["version"]
+    with tab.expect_request("**/stop") as request:
+        tab.get_by_role("button", name="Stop thinking").click()
+    assert request.value.post_data_json == {"version": version}
+    wait_for_stones(tab, 1)
 
 
 def test_the_fault_of_an_engine_stays_until_another_player_goes_on(page, tab, monkeypatch):

@@ -219,6 +219,30 @@ def test_a_lineage_that_goes_on_or_vanishes_is_announced(home, url, page):
     shutil.rmtree(home / ".zero/workspaces/other")
 
 
+def test_two_late_answers_announce_a_lineage_once(home, url, page):
+    make_lineage(home, "late", ["start", "refused"])
+    page.clock.install()
+    page.goto(f"{url}#/lineages/late")
+    expect(page.get_by_role("heading", name="Lineage late")).to_be_visible()
+    held: list[Route] = []
+    page.route("**/api/lineages/late", lambda route: held.append(route))
+    for number in (1, 2):
+        page.clock.fast_forward(16_000)
+        for _ in range(1000):
+            if len(held) == number:
+                break
+            page.evaluate("fetch('/api/health').then((answer) => answer.json())")
+    advance(home, "late")
+    for route in held:
+        with page.expect_response("**/api/lineages/late") as response:
+            route.continue_()
+        response.value.finished()
+        page.evaluate("fetch('/api/health').then((answer) => answer.json())")
+    expect(page.get_by_role("button", name="Show it")).to_have_count(1)
+    assert len(held) == 2
+    shutil.rmtree(home / ".zero/workspaces/late")
+
+
 def test_charts_of_a_view_that_was_left_are_freed(url, page):
     page.add_init_script(
         "window.listening = 0; for (const [name, step] of [['addEventListener', 1], ['removeEventListener', -1]]) {"

@@ -422,8 +422,9 @@ def test_an_engine_waits_after_a_file_was_loaded(page):
     game.until(lambda state: len(state["moves"]) == 2)
 
 
-def test_a_network_searches_after_its_analysis_was_stopped(page, monkeypatch):
-    """Every event is recorded, because a page may miss one: only the newest of a topic is kept."""
+@pytest.fixture
+def published(monkeypatch) -> list[tuple[str, dict[str, Any]]]:
+    """Every event that is published. A page may miss one: only the newest of a topic is kept."""
 
     def recorded(events, topic, payload):
         published.append((topic, payload))
@@ -432,6 +433,43 @@ def test_a_network_searches_after_its_analysis_was_stopped(page, monkeypatch):
     published: list[tuple[str, dict[str, Any]]] = []
     publish = Broadcast.publish
     monkeypatch.setattr(Broadcast, "publish", recorded)
+    return published
+
+
+def test_an_engine_that_goes_on_does_not_wait_for_the_end_of_the_analysis(page, published):
+    game = page.start(white=NETWORK, analysis=LONG)
+    game.post("load", sgf="(;GM[1]SZ[9]KM[7];B[ee])")
+    game.until(lambda state: state["thinking"] == "analysis")
+    game.post("resume")
+    game.until(lambda state: len(state["moves"]) == 2)
+    analyses = [data for topic, data in published if topic == "analysis" and "20000" in data["by"]]
+    assert max(data["simulations"] for data in analyses if data["moves"] == 1) < 20_000
+    game.post("close")
+
+
+def test_a_late_stop_does_not_end_the_search_of_another_position(page, monkeypatch):
+    """The network moves while the request of a page to stop it is on its way."""
+
+    def recorded(session: NetworkSession, *arguments: Any) -> object:
+        result = search(session, *arguments)
+        if session.num_simulations == 42:  # not a search of an earlier test's game, which goes on
+            searches.append(result.num_simulations)
+        return result
+
+    search = NetworkSession.search
+    searches: list[int] = []
+    monkeypatch.setattr(NetworkSession, "search", recorded)
+    game = page.start(white="shipped:go9,simulations=42")
+    game.post("play", action=40)
+    version = game.until(lambda state: len(state["moves"]) == 2)["version"]
+    game.post("stop", version=version - 1)
+    game.post("hint")
+    with game.events() as events:
+        next(event for event in events if event.topic == "hint")
+    assert searches == [42, 42]
+
+
+def test_a_network_searches_after_its_analysis_was_stopped(page, published):
     game = page.start(white=NETWORK, analysis=LONG)
     game.post("load", sgf="(;GM[1]SZ[9]KM[7];B[ee])")
     game.until(lambda state: state["thinking"] == "analysis")
@@ -582,14 +620,25 @@ def test_a_game_that_cannot_be_started_closes_no_other_one(tmp_path, monkeypatch
 
 
 def test_a_game_without_a_page_is_closed_and_one_with_a_page_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr("zero.web.sessions.IDLE_SECONDS", 3.0)
+    def counted(game: LiveGame) -> float:
+        looks.append(1)
+        return seconds_alone(game)
+
+    seconds_alone = LiveGame._seconds_alone
+    looks: list[int] = []
+    monkeypatch.setattr(LiveGame, "_seconds_alone", counted)
     with serving(tmp_path) as page:
         game = page.start(black="human", white="human", game=GO5)
+        live = page.sessions.get(game.name)
         with game.events() as events:
             next(events)
-            time.sleep(4.0)
-            assert page.http.get(game.path).status_code == 200
-        deadline = time.monotonic() + 120
+            live._idle_seconds = 0.05  # now that a page shows it, however long that took
+            game.post("stop")  # wakes the thread
+            looks.clear()
+            deadline = time.monotonic() + 120
+            while len(looks) < 10 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            assert len(looks) >= 10 and page.http.get(game.path).status_code == 200
         while page.http.get(game.path).status_code == 200 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert page.http.get(game.path).status_code == 404

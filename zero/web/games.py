@@ -133,9 +133,9 @@ class RecordedGames:
         named = request.path_params
         kind, lineage, number, game = (named[name] for name in ("kind", "lineage", "generation", "game"))
         self._index.refresh_soon()
+        pending = self._index.status().pending  # first, so that 0 means that there is no such game
         found = self._index.game(kind, lineage, number, game)
         if found is None:
-            pending = self._index.status().pending
             remedy = (
                 f"the index lacks {pending} generations, so reload in a moment" if pending else "see the list of games"
             )

@@ -170,8 +170,11 @@ def _node(generation: Generation, before: Generation | None) -> Node:
 def _branches(home: Path, lineage: str) -> Iterator[Branch]:
     """The lineages with a workspace that branched from this one, by the first line of their ledger."""
     for name in lineages_here(home):
-        with (workspace_dir(home, name) / LEDGER_FILE).open("rb") as file:
-            line = read_lines(file.readline())
+        try:
+            with (workspace_dir(home, name) / LEDGER_FILE).open("rb") as file:
+                line = read_lines(file.readline())
+        except OSError:  # it was moved away since
+            continue
         source = line[0].entry.source if line and line[0].entry else None
         if source and source.tag.startswith(f"{lineage}/"):
             yield Branch(lineage=name, source=source.tag)

@@ -200,8 +200,11 @@ class LiveGame:
             self._hinted = self._version
             self._changed.notify()
 
-    def stop(self) -> None:
+    def stop(self, version: int | None = None) -> None:
         """Ends the search: a network plays its best move so far, an analysis ends. Two engines pause after the move.
+
+        Args:
+          version: of the state that the person saw. The search of a later position, which is another one, goes on.
 
         Raises:
           ZeroError: the engine that is to move against a person cannot be interrupted.
@@ -209,7 +212,8 @@ class LiveGame:
         with self._changed:
             if self._choosing is not None and self._people():
                 raise ZeroError(f"{self._choosing.seat.title} cannot be interrupted; wait for its move, or undo")
-            self._stopped = self._version
+            if version in (None, self._version):
+                self._stopped = self._version
             if not self._people():
                 self._is_paused = True
             self._publish()
@@ -625,7 +629,8 @@ class LiveGame:
     ) -> bool:
         """Searches to the end of the simulations, the time or the version, or to `stop`; reports on the way.
 
-        With `ends_for_hint` it also ends when a hint is requested, but not before `HINT_SECONDS`.
+        With `ends_for_hint` it also ends when a hint is requested, but not before `HINT_SECONDS`. The search of an
+        analysis or of a hint ends when an engine is to move again.
 
         Returns:
           False if the version is over.
@@ -651,7 +656,8 @@ class LiveGame:
                 report(session.result_so_far(), False)
                 next_report = now + REPORT_SECONDS
             is_for_hint = ends_for_hint and version == self._hinted and now >= started + HINT_SECONDS
-            return version != self._version or version == self._stopped or is_for_hint
+            is_for_move = self._work_name != "move" and self._is_engines_turn()  # after `resume`
+            return version != self._version or version == self._stopped or is_for_hint or is_for_move
 
         result = session.search(session.num_simulations, seconds, interrupted)
         with self._changed:

@@ -108,8 +108,8 @@ def offer(home: Path) -> Offer:
         board_of(game).players.append(OfferedPlayer(spec=spec, title=title, group=group, komi=komi, has_network=True))
 
     for lineage in lineages_here(home):
-        workspace = find_workspace(home, lineage)
         try:
+            workspace = find_workspace(home, lineage)  # it may have been moved away since
             game = parse_game((workspace / PARAMS_FILE).read_text(), f"{PARAMS_FILE} of {lineage}")
             ledger = read_ledger(workspace)
         except (ZeroError, OSError, UnicodeDecodeError) as error:

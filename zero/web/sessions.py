@@ -9,7 +9,8 @@
 | `GET /api/sessions/ID/events` | server-sent events `state`, `analysis`, `hint`, `closed` |
 | `GET /api/sessions/ID/sgf` | the game as an SGF file |
 | `POST /api/sessions/ID/play` | plays `{"action": 40, "moves": 2}`; `moves` on the page are optional |
-| `POST /api/sessions/ID/{undo,hint,stop,resume,resign,close}` | the command |
+| `POST /api/sessions/ID/{undo,hint,resume,resign,close}` | the command |
+| `POST /api/sessions/ID/stop` | ends the search; `{"version": 7}` of the state on the page is optional |
 | `POST /api/sessions/ID/analyse` | sets the analysis engine `{"player": "go9"}`; null ends the analysis |
 | `POST /api/sessions/ID/seat` | gives a colour to another player: `{"colour": "white", "player": "gnugo:5"}` |
 | `POST /api/sessions/ID/load` | replaces the moves by those of `{"sgf": "(;GM[1]..."}` |
@@ -80,6 +81,13 @@ class MoveBody(Body):
     action: int
     moves: int | None = None
     """Number of moves of the position that the person saw."""
+
+
+class StopBody(Body):
+    """The end of a search."""
+
+    version: int | None = None
+    """Version of the state that the person saw."""
 
 
 class NewAnalysis(Body):
@@ -284,7 +292,7 @@ def routes(sessions: Sessions) -> list[Route]:
         command("load", SgfText, lambda game, body: game.load(body.sgf)),
         command("undo", Nothing, lambda game, _: game.undo()),
         command("hint", Nothing, lambda game, _: game.hint()),
-        command("stop", Nothing, lambda game, _: game.stop()),
+        command("stop", StopBody, lambda game, stop: game.stop(stop.version)),
         command("resume", Nothing, lambda game, _: game.resume()),
         command("resign", Nothing, lambda game, _: game.resign()),
         command("close", Nothing, lambda game, _: game.close("it was closed from a page")),

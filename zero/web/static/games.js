@@ -86,6 +86,7 @@ class GameList {
   constructor(root, choices, query) {
     this.root = root;
     this.query = new URLSearchParams(query);
+    this.address = location.hash;
     this.version = 0; // answers to older requests are ignored
     this.isComplete = !choices.pending; // false if the filters may lack values of games that were not read yet
     this.form = this.makeForm(choices);
@@ -162,6 +163,7 @@ class GameList {
 
   /** Changes filters, in the address too, and shows the first page. */
   set(changes) {
+    if (location.hash !== this.address) return; // a link was followed: a field with the focus changes when it is removed
     const known = new Set(this.values().map(([name]) => name));
     for (const name of [...this.query.keys()]) if (!known.has(name)) this.query.delete(name); // of older addresses too
     for (const [name, value] of Object.entries(changes)) {
@@ -173,6 +175,7 @@ class GameList {
       else if (field) field.value = value;
     }
     history.replaceState(null, "", listHref(this.query));
+    this.address = location.hash;
     this.reload();
   }
 

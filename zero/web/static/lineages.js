@@ -59,9 +59,11 @@ async function showLineage(root, name) {
     if (document.hidden) return;
     try {
       const { head, nodes } = await api(path);
+      if (!root.isConnected) return; // another view was opened meanwhile
       showError(root, null);
       if (head !== lineage.head) {
         clearInterval(timer);
+        lineage.head = head; // a second answer can be on its way
         const text = `${name} has gone on: its newest generation is ${nodes.at(-1).tag}.`;
         const again = () => window.dispatchEvent(new HashChangeEvent("hashchange"));
         root.prepend(el("p", { class: "card toolbar" }, text, el("button", { class: "primary", onclick: again }, "Show it")));

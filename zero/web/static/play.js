@@ -148,7 +148,7 @@ function form(root, boards, position) {
           sgf: position?.sgf ?? null,
         },
       });
-      location.hash = `#/play/${made.id}`;
+      if (root.isConnected) location.hash = `#/play/${made.id}`; // else another view was opened meanwhile
     } catch (error) {
       showError(root, error);
       start.disabled = false;
@@ -191,6 +191,7 @@ class GamePage {
     this.analysis = analysis;
     this.overlay = "visits";
     this.review = null; // a past position that is shown
+    this.wanted = null; // past position that is shown or requested
     this.line = null; // variation that is shown on the board
     this.build(state);
     this.update(state);
@@ -265,7 +266,7 @@ class GamePage {
       pass: button("Pass", () => this.play(game.pass_action), { hidden: !hasPass, "aria-keyshortcuts": "p" }),
       undo: button("Undo", () => this.command("undo"), { "aria-keyshortcuts": "u" }),
       hint: button("Hint", () => this.command("hint"), { "aria-keyshortcuts": "h" }),
-      stop: button("Stop thinking", () => this.command("stop")),
+      stop: button("Stop thinking", () => this.command("stop", { version: this.state.version })),
       resume: button("Continue", () => this.command("resume"), { class: "primary" }),
       score: button("Score", () => this.score(), { hidden: state.score === undefined }),
       resign: button("Resign", () => this.command("resign")),
@@ -299,7 +300,7 @@ class GamePage {
           el("section", { class: "card", "aria-labelledby": "analysis-title", hidden: !this.players.some((player) => player.has_network) }, el("h2", { id: "analysis-title" }, "Analysis"),
             el("div", { class: "toolbar" }, el("label", {}, "Network ", parts.analyst)), parts.overlays, parts.best),
           el("section", { class: "card", "aria-labelledby": "moves-title" }, el("h2", { id: "moves-title" }, "Moves"), parts.source,
-            el("div", { class: "toolbar steps" }, steps.map(([sign, name, next]) => button(sign, () => this.look(next(this.review?.moves ?? this.state.moves.length)), { "aria-label": `${name} position` })), parts.slider),
+            el("div", { class: "toolbar steps" }, steps.map(([sign, name, next]) => button(sign, () => this.look(next(this.wanted?.moves ?? this.state.moves.length)), { "aria-label": `${name} position` })), parts.slider),
             parts.moves,
             el("div", { class: "toolbar" }, el("a", { class: "button", href: `${this.path}/sgf`, download: "" }, "Save SGF"), el("label", { class: "button" }, "Load SGF", file))),
         ),
@@ -320,7 +321,7 @@ class GamePage {
     const isPerson = players[COLOURS[toPlay]].spec === HUMAN;
     this.canPlay = !state.over && (isPerson || state.paused);
     if (isNew) {
-      this.review = this.line = this.hint = null;
+      this.review = this.wanted = this.line = this.hint = null;
       this.showSeats();
       this.showMoves();
       const last = moves.at(-1);
@@ -343,7 +344,7 @@ class GamePage {
     parts.stop.textContent = state.thinking === "analysis" ? "Stop analysis" : isWatched ? "Pause" : "Stop thinking";
     parts.resume.hidden = !state.paused;
     parts.slider.max = moves.length;
-    parts.slider.value = this.review?.moves ?? moves.length;
+    parts.slider.value = this.wanted?.moves ?? moves.length;
     parts.analyst.value = players.analysis?.spec.split(",")[0] ?? "";
     this.showClock();
     this.showChance();
@@ -513,11 +514,12 @@ class GamePage {
   async look(moves) {
     const last = this.state.moves.length;
     moves = Math.min(last, Math.max(0, moves));
-    const wanted = (this.wanted = moves);
-    const found = moves === last ? null : await api(`${this.path}/positions/${moves}`).catch(() => null);
-    if (wanted !== this.wanted) return; // another one was requested meanwhile
+    const wanted = (this.wanted = moves === last ? null : { moves });
+    const found = wanted && (await api(`${this.path}/positions/${moves}`).catch(() => null));
+    if (wanted !== this.wanted) return; // another one was requested meanwhile, or the game has gone on
     this.review = found;
-    this.parts.slider.value = moves;
+    if (!found) this.wanted = null;
+    this.parts.slider.value = found ? moves : last;
     [...this.parts.moves.children].forEach((item, index) => item.classList.toggle("shown", found !== null && index === moves - 1));
     this.draw();
   }
