@@ -26,6 +26,7 @@ from zero.evaluation.held_out import (
     MIN_PRIOR,
     Evaluation,
     Metrics,
+    Network,
     Played,
     _load_or_start,
     _shares,
@@ -225,7 +226,8 @@ def test_results_of_an_earlier_lineage_with_the_same_games_are_not_those_of_this
 
     metrics = Metrics(num_positions=1, policy_accuracy=0.5, cross_entropy=1.0, value_error=1.0, entropy=1.0)
     refused = _load_or_start(tmp_path, played(challenger=own, champion=old))
-    for network, weights in (("challenger", own), ("champion", old)):
+    networks: tuple[tuple[Network, str], ...] = (("challenger", own), ("champion", old))
+    for network, weights in networks:
         found = Evaluation(network=network, weights=weights, games="own", games_digest="d" * 64, metrics=metrics)
         refused = refused.with_evaluation(found)
     write_atomic(tmp_path / "gen-0001.json", canonical_json(refused))

@@ -295,5 +295,5 @@ def test_a_game_that_is_indexed_meanwhile_is_not_called_unknown_for_good(
     monkeypatch.setattr(GameIndex, "refresh_soon", lambda _: None)
     monkeypatch.setattr(GameIndex, "game", lambda *_: asked.append("game"))
     monkeypatch.setattr(GameIndex, "status", lambda _: Status(0 if asked else 1, ()))
-    error = error_of(new_app(tmp_path), "/api/games/gating/made/1/2", 404)
+    error = error_of(Client(new_app(tmp_path)), "/api/games/gating/made/1/2", 404)
     assert error == "unknown game gating/made/1/2; the index lacks 1 generations, so reload in a moment"

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 from playwright.sync_api import Page as Tab
 
-from tests.web.browsing import PHONE, assert_accessible, assert_fits, new_tab
+from tests.web.browsing import PHONE, TIMEOUT_MS, assert_accessible, assert_fits, new_tab
 from tests.web.serving import GO5, GOMOKU5, Page, serving
 from zero.errors import ZeroError
 from zero.web.engines import Engines
@@ -262,7 +262,7 @@ def wait_until_handled(tab: Tab, held: Route, pattern: str) -> None:
 
 def wait_for_request(tab: Tab, held: list[Route]) -> Route:
     """The request that is held back."""
-    for _ in range(SETTLE_MS // 20):
+    for _ in range(TIMEOUT_MS // 20):
         if held:
             return held.pop()
         tab.wait_for_timeout(20)
