@@ -144,7 +144,8 @@ def tune(
     tuning = (
         read_manifest(folder, Tuning, TUNING_FILE) if (folder / TUNING_FILE).exists() else Tuning(spec=spec, trials=())
     )
-    while (number := len(tuning.trials)) < num_games // games_per_trial:
+    num_trials = num_games // games_per_trial
+    while (number := len(tuning.trials)) < num_trials:
         value = next_value(tuning)
         changed, unchanged = (
             resolve_player(home, parse_player(text), network=network)
@@ -156,7 +157,7 @@ def tune(
             games_per_trial,
             opening_moves,
             seed + number,  # equal values then give different games
-            progress=part_of(progress, number * games_per_trial, num_games),
+            progress=part_of(progress, number * games_per_trial, num_trials * games_per_trial),
         )
         tuning = tuning.model_copy(update={"trials": (*tuning.trials, _trial(value, played))})
         write_manifest(folder, tuning, TUNING_FILE)
