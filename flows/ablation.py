@@ -87,7 +87,7 @@ def parameters_text(home: Path, preset: str) -> str:
     """Text of a preset, or of a file of parameters.
 
     Raises:
-      ParamsError: there is no such preset or file, or the file is not one of parameters.
+      ParamsError: there is no such preset or file, or the file has no valid parameters.
     """
     if not preset.endswith(".yaml"):
         return preset_text(preset)

@@ -190,6 +190,8 @@ def evaluate(home: Path, lineage: str) -> None:
     logger = get_run_logger()
     try:  # the tables are too long for a log
         events = run_zero(home, "evaluate", lineage, listen=lambda _: None, env={"ZERO_PROGRESS": "json"})
+        if not events:
+            raise WorkerError("`zero evaluate` printed no progress")
         total = events[-1]["total"]
     except Exception as error:  # the generation is recorded; the next one computes what is missing
         logger.warning(f"held-out evaluation is incomplete: {error}; run `zero evaluate {lineage}`")

@@ -63,13 +63,14 @@ def up(home: Home) -> None:
         (home.state / folder).mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker that inherits "ignored" could not be stopped
 
+    before = {name: address(record.port) for name in REQUIRED if (record := home.last_record(name))}
     ports, missing = chosen_ports(home, REQUIRED)
 
     if missing:
         say("starting " + " and ".join(title(name) for name in missing) + " ...")
-    # Not from the records: an earlier call that failed has removed those of the servers that had ended.
-    written = servers(home.state.parent)
-    if any(written.get(name, address(port)) != address(port) for name, port in ports.items()):
+    # Two sources: a call that failed may have removed the records of ended servers, or may not have written the file.
+    former = (before, servers(home.state.parent))
+    if any(known.get(name, address(port)) != address(port) for known in former for name, port in ports.items()):
         for name in ("worker", "web"):  # they have the old addresses
             home.stop(name)
     env = client_env(home, ports)

@@ -93,7 +93,8 @@ class Home(NamedTuple):
                 stderr=output,
                 start_new_session=True,
             )
-        child.returncode = 0  # it is not waited for; without a status, the end of this process would print a warning
+        # No one waits for it. Without a status, Python would print a ResourceWarning when this process ends.
+        child.returncode = 0
         record = Record(child.pid, start_time(child.pid) or 0.0, port, place_of(self.state.parent))
         write_atomic(self.record_path(name), canonical_json(record._asdict()))
 

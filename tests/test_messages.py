@@ -233,7 +233,7 @@ play random --size 20
 play shipped:gomoku8 --komi 5
     komi = 5.0 is for Go only; gomoku has no komi
 gtp rollout:5000 --seconds 5
-    --seconds 5 has no effect on 'rollout:5000', which has no network; limit it in its own setting, such as rollout:1000
+    --seconds 5 has no effect on 'rollout:5000', which has no network; leave it out, or give a player with a network
 elo go9 --against gnugo:5
     --against gnugo:5 has no effect without games; give --games too, such as --games 100
 import games --out dataset --preset gomoku8 --komi 6.5

@@ -157,10 +157,11 @@ def test_a_given_port_in_use_is_refused_and_nothing_is_started(tmp_path: Path, o
     assert not (home / ".zero/servers.json").exists()
 
 
+@pytest.mark.parametrize("has_written", [True, False])
 def test_a_worker_gets_a_new_address_also_after_a_call_that_failed(
-    home: Home, occupied: int, monkeypatch: pytest.MonkeyPatch
+    home: Home, occupied: int, has_written: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call that failed has removed the record of the server that had ended, and with it the former port."""
+    """The call removed the record of a server that had ended; or it failed before it wrote the addresses."""
 
     class Sleeping(Home):
         def start(
@@ -172,20 +173,21 @@ def test_a_worker_gets_a_new_address_also_after_a_call_that_failed(
     ports = {"prefect": first, "mlflow": free_port()}
     for name in ("prefect", "mlflow", "worker"):
         home.start(name, [], dict(os.environ), ports.get(name, first))
-    local.write_addresses(home, ports)
-    ended, before = home.record("prefect"), home.record("worker")
-    assert ended and before
-    os.kill(ended.pid, signal.SIGKILL)
-    os.waitpid(ended.pid, 0)
+    server, before = home.record("prefect"), home.record("worker")
+    assert server and before
     for name in ("make_pool", "close_runs", "deploy"):
         monkeypatch.setattr(local, name, lambda *_: None)
     for name in ("answers", "worker_is_online"):
         monkeypatch.setattr(local, name, lambda *_: True)
     monkeypatch.setattr(local, "start_web", lambda *_: {})
-    monkeypatch.setenv("ZERO_PREFECT_PORT", str(occupied))
     try:
-        with pytest.raises(LocalError, match=f"port {occupied} for Prefect is in use"):
-            local.up(home)
+        if has_written:
+            local.write_addresses(home, ports)
+            os.kill(server.pid, signal.SIGKILL)
+            os.waitpid(server.pid, 0)
+            monkeypatch.setenv("ZERO_PREFECT_PORT", str(occupied))
+            with pytest.raises(LocalError, match=f"port {occupied} for Prefect is in use"):
+                local.up(home)
         monkeypatch.setenv("ZERO_PREFECT_PORT", str(second))
         local.up(home)
         after = home.record("worker")

@@ -136,14 +136,14 @@ def elo(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            help="Opponent in added games, such as shipped:go9; can be repeated. Default: GNU Go or rollouts; random."
+            help="Opponent in added games, such as shipped:go9; repeatable. By default GNU Go (else rollouts) and random."
         ),
     ] = None,
     simulations: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Simulations per move of added games (default: those of gating) and of the curve (the most frequent).",
+            help="Simulations per move of added games, by default those of gating; the curve has these players.",
         ),
     ] = None,
     as_json: Json = False,
@@ -377,8 +377,8 @@ def gtp(
     home, spec = home_dir(), parse_player(player)
     if seconds is not None and not spec.has_network:
         raise ParamsError(
-            f"--seconds {seconds:g} has no effect on {player!r}, which has no network; limit it in its own setting, "
-            "such as rollout:1000"
+            f"--seconds {seconds:g} has no effect on {player!r}, which has no network; leave it out, or give a player "
+            "with a network"
         )
     spec = choose_player(home, spec, "gtp", note)
     session, rules = open_session(home, spec, size, komi, seed, NUM_LEAVES, seconds)

@@ -177,7 +177,7 @@ def training_steps(challenger: Checkpoint | None, params: Params | None) -> int:
     """Optimiser steps since generation 0 of the weights of a challenger that was trained with these parameters."""
     if challenger is None:
         return 0
-    # The step of a dead training is where the next one begins, but the weights that play have its steps too.
+    # A dead training records the step from which the next one starts, but its weights were trained for more.
     more = params.training.num_steps if challenger.restarts and params is not None else 0
     return challenger.step + more
 

@@ -334,7 +334,7 @@ def match_results(home: Path, game: GameParams, networks: set[str]) -> Iterator[
 
     Matches that have networks, but none of `networks`, are of another lineage and are skipped.
     """
-    for folder, spec, table in longest_matches(finished_matches(home)):
+    for folder, spec, table in _longest_matches(finished_matches(home)):
         if spec.game != game or key_of(spec.players[0]) == key_of(spec.players[1]):
             continue
         weights = {str(player.settings.get(WEIGHTS)) for player in spec.players if player.kind == "network"}
@@ -356,7 +356,7 @@ def totals(players: Sequence[PlayerId], result: MatchResult) -> dict[str, Any]:
     return {"players": (key_of(players[0]), key_of(players[1])), **counts}
 
 
-def longest_matches(matches: Iterable[FinishedMatch]) -> list[FinishedMatch]:
+def _longest_matches(matches: Iterable[FinishedMatch]) -> list[FinishedMatch]:
     """Of the matches that differ only in their number of games the longest one: a game depends only on its number.
 
     Names of players do not count: after a refused challenger the same champion has the name of the next generation.

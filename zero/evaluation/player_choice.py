@@ -1,7 +1,7 @@
 """Chooses between a local lineage and a shipped player of the same name: the one of the higher generation plays.
 
 Only `zero play` and `zero gtp` choose. In matches, ratings and exports the name always means the champion of the
-lineage: they are evidence, and their subject must not depend on how far a lineage is.
+lineage: they are evidence, and their subject must not change when the lineage goes on.
 """
 
 from collections.abc import Callable

@@ -167,8 +167,8 @@ class _Worker:
         except OSError as error:  # for example, this user may not have more processes at present
             self._log.close()
             raise WorkerError(
-                f"cannot start a worker in {folder}: {error.strerror}; check that the folder exists, or "
-                "free memory or processes of this user"
+                f"cannot start a worker in {folder}: {error.strerror}; check that the folder exists, or end other "
+                "processes"
             ) from None
 
     def is_alive(self) -> bool:

@@ -268,8 +268,8 @@ class Store:
             try:
                 self._retry(lambda: self._files.mv(f"{self._root}/{name}", target))
             except FileNotFoundError:
-                # Another process has moved it, with its own reason. Or this one has, and asked again because the answer
-                # was lost.
+                # Another process has moved it, with its own reason. Or this client has moved it, and the request was
+                # repeated because its answer was lost.
                 if not self._retry(lambda: self._files.exists(target)):
                     self._retry(lambda: self._files.rm_file(note))
         except PermissionError:

@@ -204,7 +204,8 @@ class LiveGame:
         """Ends the search: a network plays its best move so far, an analysis ends. Two engines pause after the move.
 
         Args:
-          version: of the state that the person saw. The search of a later position, which is another one, goes on.
+          version: of the state that the person saw. Against a person, the search of a later position goes on. A pause
+            of two engines always ends the present search.
 
         Raises:
           ZeroError: the engine that is to move against a person cannot be interrupted.
@@ -212,7 +213,7 @@ class LiveGame:
         with self._changed:
             if self._choosing is not None and self._people():
                 raise ZeroError(f"{self._choosing.seat.title} cannot be interrupted; wait for its move, or undo")
-            if version in (None, self._version):
+            if version in (None, self._version) or not self._people():
                 self._stopped = self._version
             if not self._people():
                 self._is_paused = True

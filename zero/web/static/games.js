@@ -163,7 +163,8 @@ class GameList {
 
   /** Changes filters, in the address too, and shows the first page. */
   set(changes) {
-    if (location.hash !== this.address) return; // a link was followed: a field with the focus changes when it is removed
+    // A link was followed: the browser reports a change of the focused field when its view is removed.
+    if (location.hash !== this.address) return;
     const known = new Set(this.values().map(([name]) => name));
     for (const name of [...this.query.keys()]) if (!known.has(name)) this.query.delete(name); // of older addresses too
     for (const [name, value] of Object.entries(changes)) {

@@ -219,7 +219,7 @@ function compareForm({ lineage, nodes }) {
 
 function generationTable(nodes) {
   const number = (title, format) => ({ title, num: true, format });
-  const loss = (value) => value.toFixed(4); // numbers of a column have as many decimals
+  const loss = (value) => value.toFixed(4); // all numbers of a column have the same number of decimals
   const moves = (value) => value.toFixed(1);
   const columns = ["generation", "result", number("score", percent), number("95 % interval"), number("champion"), number("value loss", loss), number("constant", loss), "training", number("games", integer), number("moves", moves)];
   const rows = [...nodes].reverse().map((node) => {

@@ -191,7 +191,7 @@ class GamePage {
     this.analysis = analysis;
     this.overlay = "visits";
     this.review = null; // a past position that is shown
-    this.wanted = null; // past position that is shown or requested
+    this.wanted = null; // the past position that is shown or was requested; null: the newest
     this.line = null; // variation that is shown on the board
     this.build(state);
     this.update(state);
