@@ -136,7 +136,7 @@ def elo(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            help="Opponent in added games, such as shipped:go9; repeatable. By default GNU Go (else rollouts) and random."
+            help="Opponent in added games, such as shipped:go9; repeatable. Default: random, and GNU Go or rollouts."
         ),
     ] = None,
     simulations: Annotated[
