@@ -1,6 +1,7 @@
 """Shards of games as files and as columns."""
 
 import contextlib
+import gc
 import io
 import subprocess
 import sys
@@ -197,11 +198,12 @@ def test_a_bomb_is_rejected_before_decompression():
     """Run-length encoding stores three million equal values in a few bytes."""
     bomb = with_column("actions", [[0] * 3_000_000, [0], [0], [0]])
     assert len(bomb) < 20_000
+    gc.collect()
     before = pa.total_allocated_bytes()
     peak = pa.default_memory_pool().max_memory()
     with pytest.raises(StorageError, match="has 3000003 values in actions, at most 100000 are possible"):
         read_records(bomb, "shard", Limits(4, 100_000, 100_000))
-    assert pa.total_allocated_bytes() == before
+    assert pa.total_allocated_bytes() <= before, "what other tests left may be freed meanwhile"
     assert pa.default_memory_pool().max_memory() == peak
 
 
