@@ -290,7 +290,7 @@ def test_a_list_with_nothing_pending_lacks_no_game(tmp_path: Path, monkeypatch: 
 def test_a_game_that_is_indexed_meanwhile_is_not_called_unknown_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The index becomes complete while it is asked for the game, which it lacked at that moment."""
+    """The index becomes complete during the request for a game that it lacked at first."""
     asked: list[str] = []
     monkeypatch.setattr(GameIndex, "refresh_soon", lambda _: None)
     monkeypatch.setattr(GameIndex, "game", lambda *_: asked.append("game"))

@@ -12,7 +12,7 @@ from zero.config.settings import home_dir
 def web(
     host: Annotated[
         str, typer.Option(help="Name or address to listen on. Any other than loopback requires a token.")
-    ] = ("127.0.0.1"),
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: the first free one from 8100.")] = 0,
     token: Annotated[
         str, typer.Option(help="Secret of the page; by default none on loopback, otherwise a random one.")
