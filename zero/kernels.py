@@ -32,7 +32,7 @@ KERNEL_SOURCES = ("kernels.py", "data", "games", "players", "play", "search", "s
 
 LOCK_SECONDS, LOCK_RETRY_SECONDS = 600.0, 0.05
 """Time limit of the wait for another process that compiles, and the interval between two attempts. The largest kernel
-compiles in one minute on an idle core, with all kernels that it calls."""
+compiles in 80 seconds on an idle core, with all kernels that it calls."""
 
 SLOW_SECONDS = 3.0
 """Time after which a process reports that it compiles, or that it waits for another process that does."""
@@ -143,24 +143,21 @@ event.register("numba:compiler_lock", CompileLock(CACHE_DIR / "compile.lock"))
 
 
 def kernel(function: Function) -> Function:
-    """Compiles `function` on first use, without the GIL and with exact floating point (never fastmath)."""
-    return _compiled(function)
+    """Compiles `function` on first use, without the GIL and with exact floating point (never fastmath).
 
-
-def inline_kernel(function: Function) -> Function:
-    """Like `kernel`, and LLVM must inline it: for a few lines that run once per point or once per edge."""
-    return _compiled(function, forceinline=True)
-
-
-def _compiled(function: Function, **options: bool) -> Function:
+    LLVM must inline it. A call would pass a tuple of arrays as hundreds of scalars, seven or more for each array, which
+    took half of the time of a search. Numba hands `forceinline` down to callees without a setting of their own, so a
+    second decorator without it would make the code depend on which kernel is compiled first.
+    """
     # Set for one kernel at a time: other users of Numba in this process keep their settings, and Numba itself resets
     # its settings when a NUMBA_ variable of the environment changes.
     before = numba_config.CACHE_DIR, numba_config.CACHE_LOCATOR_CLASSES
     numba_config.CACHE_DIR, numba_config.CACHE_LOCATOR_CLASSES = str(CACHE_DIR), f"{__name__}.KernelCacheLocator"
+    options = {"nogil": True, "error_model": "numpy", "forceinline": True, "_nrt": False}
     try:
-        compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **options)(function)
+        compiled: Any = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # the folder cannot be written: every process compiles for itself
-        compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False, **options)(function)
+        compiled = numba.njit(**options)(function)
     finally:
         numba_config.CACHE_DIR, numba_config.CACHE_LOCATOR_CLASSES = before
     result: Function = compiled

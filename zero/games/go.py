@@ -25,10 +25,10 @@ from zero.games.position import (
     flip_bit,
     side,
 )
-from zero.kernels import inline_kernel, kernel
+from zero.kernels import kernel
 
 
-@inline_kernel
+@kernel
 def add_liberty(position: Position, head: int, point: int) -> None:
     """Adds `point` to the pseudo-liberties of a chain. Writes into `position`."""
     position.liberty_count[head] += 1
@@ -36,7 +36,7 @@ def add_liberty(position: Position, head: int, point: int) -> None:
     position.liberty_squares[head] += (point + 1) * (point + 1)
 
 
-@inline_kernel
+@kernel
 def remove_liberty(position: Position, head: int, point: int) -> None:
     """Removes `point` once from the pseudo-liberties of a chain. Writes into `position`."""
     position.liberty_count[head] -= 1
@@ -44,7 +44,7 @@ def remove_liberty(position: Position, head: int, point: int) -> None:
     position.liberty_squares[head] -= (point + 1) * (point + 1)
 
 
-@inline_kernel
+@kernel
 def in_atari(position: Position, head: int) -> bool:
     """True if all pseudo-liberties of a chain are the same point."""
     # The Cauchy-Schwarz inequality is an equality only for equal values. The products exceed int32 at 19x19.
@@ -166,7 +166,7 @@ def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndar
     return count
 
 
-@inline_kernel
+@kernel
 def is_legal_point(rules: Rules, position: Position, history: History, point: int) -> bool:
     """True if the player to move may play on the empty point `point`."""
     colour = position.state[TO_PLAY]

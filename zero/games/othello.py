@@ -16,13 +16,13 @@ from zero.games.position import (
     flip_bit,
     side,
 )
-from zero.kernels import inline_kernel, kernel
+from zero.kernels import kernel
 
 DOWN, RIGHT = (-1, -1, -1, 0, 0, 1, 1, 1), (-1, 0, 1, -1, 1, -1, 0, 1)
 """Steps in the eight directions."""
 
 
-@inline_kernel
+@kernel
 def num_flips(rules: Rules, board: np.ndarray, point: int, colour: int, direction: int) -> int:
     """Number of stones that a stone of `colour` on `point` flips in one direction."""
     down, right = DOWN[direction], RIGHT[direction]

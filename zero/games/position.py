@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.kernels import inline_kernel, kernel
+from zero.kernels import kernel
 
 GO, GOMOKU, OTHELLO = 0, 1, 2
 """Games; `zero.games.rules.TRAITS` describes them."""
@@ -142,35 +142,38 @@ def write_start(rules: Rules, history: History) -> None:
 @kernel
 def load(positions: Position, game: int, position: Position) -> None:
     """Copies game `game` of many into `position`. Writes into `position`, except its scratch."""
-    for point in range(position.head.shape[0]):
-        position.board[point] = positions.board[game, point]
-        position.head[point] = positions.head[game, point]
-        position.next_stone[point] = positions.next_stone[game, point]
-        position.num_stones[point] = positions.num_stones[game, point]
-        position.liberty_count[point] = positions.liberty_count[game, point]
-        position.liberty_sum[point] = positions.liberty_sum[game, point]
-        position.liberty_squares[point] = positions.liberty_squares[game, point]
-        position.chain_hash[point] = positions.chain_hash[game, point]
-        position.removed[point] = positions.removed[game, point]
-    for i in range(NUM_STATE):
-        position.state[i] = positions.state[game, i]
+    copy_row(positions.board[game], position.board)
+    copy_row(positions.head[game], position.head)
+    copy_row(positions.next_stone[game], position.next_stone)
+    copy_row(positions.num_stones[game], position.num_stones)
+    copy_row(positions.liberty_count[game], position.liberty_count)
+    copy_row(positions.liberty_sum[game], position.liberty_sum)
+    copy_row(positions.liberty_squares[game], position.liberty_squares)
+    copy_row(positions.chain_hash[game], position.chain_hash)
+    copy_row(positions.removed[game], position.removed)
+    copy_row(positions.state[game], position.state)
 
 
 @kernel
 def store(position: Position, positions: Position, game: int) -> None:
     """Copies a position into game `game` of many. Writes into `positions`, except its scratch."""
-    for point in range(position.head.shape[0]):
-        positions.board[game, point] = position.board[point]
-        positions.head[game, point] = position.head[point]
-        positions.next_stone[game, point] = position.next_stone[point]
-        positions.num_stones[game, point] = position.num_stones[point]
-        positions.liberty_count[game, point] = position.liberty_count[point]
-        positions.liberty_sum[game, point] = position.liberty_sum[point]
-        positions.liberty_squares[game, point] = position.liberty_squares[point]
-        positions.chain_hash[game, point] = position.chain_hash[point]
-        positions.removed[game, point] = position.removed[point]
-    for i in range(NUM_STATE):
-        positions.state[game, i] = position.state[i]
+    copy_row(position.board, positions.board[game])
+    copy_row(position.head, positions.head[game])
+    copy_row(position.next_stone, positions.next_stone[game])
+    copy_row(position.num_stones, positions.num_stones[game])
+    copy_row(position.liberty_count, positions.liberty_count[game])
+    copy_row(position.liberty_sum, positions.liberty_sum[game])
+    copy_row(position.liberty_squares, positions.liberty_squares[game])
+    copy_row(position.chain_hash, positions.chain_hash[game])
+    copy_row(position.removed, positions.removed[game])
+    copy_row(position.state, positions.state[game])
+
+
+@kernel
+def copy_row(source: np.ndarray, target: np.ndarray) -> None:
+    """Copies a one-dimensional array. LLVM turns a loop over one array into vector instructions."""
+    for i in range(target.shape[0]):
+        target[i] = source[i]
 
 
 @kernel
@@ -179,13 +182,13 @@ def history_of(histories: History, game: int) -> History:
     return History(histories.hashes[game], histories.boards[game])
 
 
-@inline_kernel
+@kernel
 def flip_bit(board: np.ndarray, point: int) -> None:
     """Flips the bit of `point`. Writes into `board` ([W] uint64)."""
     board[point >> 6] ^= np.uint64(1) << np.uint64(point & 63)
 
 
-@inline_kernel
+@kernel
 def side(colour: int) -> int:
     """Index of the keys and bitboards of a colour: 0 for Black, 1 for White."""
     return (1 - colour) >> 1

@@ -41,7 +41,7 @@ from zero.games.position import (
     new_position,
 )
 from zero.games.rules import legal_mask, outcome, play
-from zero.kernels import inline_kernel, kernel
+from zero.kernels import kernel
 from zero.play.moves import most_visited
 from zero.players.board import Board
 from zero.players.player import PlayerId, Reply
@@ -262,7 +262,7 @@ def is_own_eye(rules: Rules, position: Position, point: int) -> bool:
     return num_enemies + on_edge < 2
 
 
-@inline_kernel
+@kernel
 def num_bits(word: np.uint64) -> int:
     """Number of set bits in a word (SWAR population count)."""
     word -= (word >> np.uint64(1)) & BITS_1
@@ -271,7 +271,7 @@ def num_bits(word: np.uint64) -> int:
     return int(np.int64((word * BYTES) >> np.uint64(56)))
 
 
-@inline_kernel
+@kernel
 def take_bit(bits: np.ndarray, index: int) -> int:
     """Clears the set bit number `index` and returns its point. Writes into `bits` ([W] uint64)."""
     word = 0

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zero.games.position import History, Position, Rules
-from zero.kernels import inline_kernel, kernel
+from zero.kernels import kernel
 from zero.search.mcts import Path, follow_edge
 from zero.search.streams import next_float
 from zero.search.tree import NO_EDGE, Trees, index_root
@@ -116,7 +116,7 @@ def begin_gumbel_search(
     roots.num_simulations[tree] = num_simulations
 
 
-@inline_kernel
+@kernel
 def gumbel_number(uniform: float) -> float:
     """The Gumbel(0, 1) number for a uniform number in [0, 1)."""
     return -math.log(-math.log(max(uniform, MIN_UNIFORM)))
@@ -276,7 +276,7 @@ def write_improved_policy(roots: GumbelRoots, trees: Trees, tree: int, out: np.n
             written = boundary
 
 
-@inline_kernel
+@kernel
 def _write_policy_weights(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> tuple[np.float32, np.float32]:
     """Computes P exp(sigma(q) - max sigma) of the visited edges. Writes into `roots.weight`.
 
@@ -306,7 +306,7 @@ def _write_policy_weights(roots: GumbelRoots, trees: Trees, tree: int, node: int
     return total, factor
 
 
-@inline_kernel
+@kernel
 def _completed_q_values(
     roots: GumbelRoots, trees: Trees, tree: int, node: int
 ) -> tuple[np.float32, np.float32, np.float32]:

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from zero.kernels import inline_kernel, kernel
+from zero.kernels import kernel
 
 STREAM_WORDS = 3
 KEY_0, KEY_1, COUNTER = 0, 1, 2
@@ -32,7 +32,7 @@ def stream_of(seed: int, generation: int, phase: str, game: int) -> np.ndarray:
     return np.array([words[0], words[1], 0], np.uint64)
 
 
-@inline_kernel
+@kernel
 def mix(word: np.uint64) -> np.uint64:
     """SplitMix64's finaliser."""
     word = (word ^ (word >> np.uint64(30))) * MIX_1
@@ -40,7 +40,7 @@ def mix(word: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(31))
 
 
-@inline_kernel
+@kernel
 def next_word(stream: np.ndarray) -> np.uint64:
     """64 random bits. Writes into `stream`."""
     stream[COUNTER] += np.uint64(1)
@@ -48,14 +48,14 @@ def next_word(stream: np.ndarray) -> np.uint64:
     return mix(mix(stream[COUNTER] * GOLDEN + stream[KEY_0]) ^ stream[KEY_1])
 
 
-@inline_kernel
+@kernel
 def next_float(stream: np.ndarray) -> float:
     """A uniform number in [0, 1) with 53 random bits. Writes into `stream`."""
     # The upper 53 bits are exact in a float64, so that no result is rounded up to 1.
     return np.float64(next_word(stream) >> np.uint64(11)) * FLOAT_STEP
 
 
-@inline_kernel
+@kernel
 def next_below(stream: np.ndarray, bound: int) -> int:
     """A uniform integer in [0, bound), with a bias below bound / 2^53. Writes into `stream`."""
     return int(next_float(stream) * bound)
