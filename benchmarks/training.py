@@ -10,7 +10,7 @@ from benchmarks.harness import Work, rate
 from benchmarks.setting import selfplay_settings
 from zero.config.params import Params
 from zero.data.records import read_records, write_records
-from zero.data.samples import SampleBatch, SampleGames, Sampler
+from zero.data.samples import SampleBatch, SampleGames, Sampler, sample_games
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch
 from zero.play.batched_games import play_games
@@ -110,8 +110,6 @@ def plain_losses(params: Params, batches: Iterator[SampleBatch]) -> "Iterator[to
 
 def made_games(params: Params) -> SampleGames:
     """Self-play games without a network, as training reads them."""
-    from zero.stages.training import sample_games
-
     selfplay = params.selfplay
     played = play_games(
         rules_of(params.game),

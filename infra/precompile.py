@@ -9,7 +9,7 @@ import numpy as np
 from zero.config.params import PlayParams, SearchParams
 from zero.data.adjudication import adjudicate
 from zero.data.records import read_records, write_records
-from zero.data.samples import Sampler
+from zero.data.samples import Sampler, sample_games
 from zero.games.rules import go_rules
 from zero.play.batched_games import play_games
 from zero.play.single_game import SingleGamePlayer
@@ -18,7 +18,6 @@ from zero.players.network_player import NetworkPlayer
 from zero.players.player import PlayerId
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of
-from zero.stages.training import sample_games
 
 
 def main() -> None:

@@ -1,11 +1,18 @@
-"""The stages of a tag, read from its own files."""
+"""The stages of a tag, read from its own files; conclusions from compared outputs and two profiles."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.project import SOURCE_DIR
-from zero.audit.recompute import check_stages, out_hashes, stages_of
+from zero.audit.recompute import (
+    ComparedOutput,
+    Reproduction,
+    StageResult,
+    check_stages,
+    out_hashes,
+    stages_of,
+)
 from zero.errors import LineageError
 
 
@@ -51,3 +58,36 @@ def test_a_lock_of_other_stages_is_refused(declared: tuple[str, ...]) -> None:
     check_stages(("b", "a"), lock)
     with pytest.raises(LineageError, match="the record cannot be recomputed completely"):
         check_stages(declared, lock)
+
+
+def reproduction(*outs: ComparedOutput, lock_equal: bool | None = True) -> Reproduction:
+    return Reproduction(
+        tag="go9/gen-0001",
+        commit="0" * 40,
+        kind="decision",
+        profile_then={"isa": "AVX2", "torch": "2.12"},
+        profile_now={"isa": "AVX2", "torch": "2.13", "openvino": "2026.4"},
+        stages=(StageResult(stage="selfplay", seconds=1.0, outs=outs),),
+        lock_equal=lock_equal,
+    )
+
+
+SAME = ComparedOutput(path="data/games", then="1", now="1")
+
+
+@pytest.mark.parametrize(
+    ("found", "equal"),
+    [
+        (reproduction(SAME), True),
+        (reproduction(SAME, lock_equal=None), True),
+        (reproduction(SAME, lock_equal=False), False),
+        (reproduction(SAME, ComparedOutput(path="data/match", then="1", now="2")), False),
+        (reproduction(ComparedOutput(path="metrics/gating.json", then="1", now="1", first="promoted")), False),
+    ],
+)
+def test_a_reproduction_is_equal_if_every_digest_and_the_lock_are(found: Reproduction, equal: bool) -> None:
+    assert found.equal is equal
+
+
+def test_profiles_are_compared_by_name() -> None:
+    assert reproduction(SAME).other_profile == {"torch": ("2.12", "2.13"), "openvino": ("-", "2026.4")}

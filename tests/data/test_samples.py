@@ -11,12 +11,11 @@ from tests.oracle.bitboards import unpack
 from tests.oracle.games import oracle_of
 from tests.oracle.planes import planes
 from zero.data.records import read_records, write_records
-from zero.data.samples import PHASE, SampleBatch, SampleGames, Sampler, _draw_move
+from zero.data.samples import PHASE, SampleBatch, SampleGames, Sampler, _draw_move, sample_games
 from zero.errors import StorageError
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules
 from zero.search.streams import next_below, next_float, stream_of
-from zero.stages.training import sample_games
 from zero.storage.manifests import GameRecord
 
 SEED, GENERATION = 7, 3

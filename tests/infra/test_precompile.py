@@ -9,14 +9,13 @@ from tests.play.shards import GO5, SELFPLAY, hashes, play_shard
 from zero.config.params import SearchParams
 from zero.data.adjudication import adjudicate, adjudicate_games
 from zero.data.records import read_records, write_records
-from zero.data.samples import Sampler, write_batch
+from zero.data.samples import Sampler, sample_games, write_batch
 from zero.play.lockstep_games import advance
 from zero.play.single_game import SingleGamePlayer
 from zero.players.network_player import NetworkPlayer, advance_searches, open_slot, play_in_slot
 from zero.players.player import PlayerId
 from zero.search.tree import reroot
 from zero.search.virtual_loss import backup_leaves, select_leaves
-from zero.stages.training import sample_games
 
 KERNELS: tuple[Any, ...] = (
     advance,

@@ -118,7 +118,7 @@ def _check_games(generation: Generation, path: str, games: GameSet, params: Para
     for ref in games.shards:
         yield from differs(f"{path}/{ref.file.path}", "first game", ref.first_game, first, remedy)
         first += ref.num_games
-        columns = shard(generation, path, ref.file)
+        columns = read_shard(generation, path, ref.file)
         if columns is not None:
             yield from _check_rows(generation, path, ref, columns, remedy)
 
@@ -174,7 +174,7 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
     yield from differs(where, "num_games of its shards", num_games, window.num_games, remedy)
     num_positions = sum(entry.shard.num_positions for entry in window.shards)
     if window.shards and window.shards[0].skip_games:
-        oldest = shard(generation, WINDOW_DIR, window.shards[0].shard.file)
+        oldest = read_shard(generation, WINDOW_DIR, window.shards[0].shard.file)
         if not isinstance(oldest, GameColumns):
             return
         num_positions -= int(oldest.move_offsets[min(window.shards[0].skip_games, oldest.num_games)])
@@ -216,7 +216,7 @@ def _manifest_digest(generation: Generation, path: str) -> str | None:
     return sha256_bytes(content) if content is not None else None
 
 
-def shard(generation: Generation, path: str, ref: FileRef) -> GameColumns | str | None:
+def read_shard(generation: Generation, path: str, ref: FileRef) -> GameColumns | str | None:
     """Games of a shard; a message if it cannot be read; None if it is not on this machine."""
     data = generation.data(path, ref.path)
     if data is None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from zero.audit.data import RESTORE_OBJECT, UNREADABLE, shard
+from zero.audit.data import RESTORE_OBJECT, UNREADABLE, read_shard
 from zero.audit.findings import Mismatch, differing_fields, differs, restored
 from zero.data.adjudication import adjudicate, violation_text
 from zero.data.records import GameColumns, concatenate
@@ -34,7 +34,7 @@ def check_match(generation: Generation) -> Iterator[Mismatch]:
     yield from _check_decision(generation, remedy)
     if params is None or generation.match is None:
         return
-    shards = [shard(generation, MATCH_DIR, ref.file) for ref in generation.match.shards]
+    shards = [read_shard(generation, MATCH_DIR, ref.file) for ref in generation.match.shards]
     games = [each for each in shards if isinstance(each, GameColumns)]
     if not games or len(games) < len(shards):
         return  # the checks of data and manifests report missing and unreadable shards
@@ -170,8 +170,8 @@ def _check_handed_on(generation: Generation, remedy: str) -> Iterator[Mismatch]:
 def _check_player(generation: Generation, state: State, remedy: str) -> Iterator[Mismatch]:
     """With overlapping self-play, the player is the champion with which the previous generation started."""
     found = generation.player
-    listed = generation.md5_of(CHAMPION_DIR, f"{PLAYER_NAME}/{MANIFEST_FILE}")
-    if generation.champion is None or (found is None and listed is not None):
+    md5 = generation.md5_of(CHAMPION_DIR, f"{PLAYER_NAME}/{MANIFEST_FILE}")
+    if generation.champion is None or (found is None and md5 is not None):
         return  # the check of data reports missing files
     yield from differs(f"{CHAMPION_DIR}.dvc", PLAYER_DIR, found.weights.sha256 if found else None, state.player, remedy)
     if found is not None and state.player_generation is not None:

@@ -19,6 +19,9 @@ from zero.audit.differences import file_difference, first_difference
 from zero.audit.findings import AuditCheck, Finding
 from zero.audit.match import check_parent
 from zero.audit.recompute import (
+    ComparedOutput,
+    Reproduction,
+    StageResult,
     check_stages,
     clone_at,
     compute_again,
@@ -32,13 +35,12 @@ from zero.audit.recompute import (
     stages_of,
 )
 from zero.audit.record import check_code, check_constraints, check_lock, check_tag
-from zero.audit.results import ComparedOutput, Reproduction, StageResult
 from zero.config.params import PARAMS_FILE, load_params
 from zero.errors import LineageError, StorageError
-from zero.lineage.rollback import entry_at, restore_next_state, rewrite_window_manifest
+from zero.lineage.rollback import restore_next_state, rewrite_window_manifest
 from zero.lineage.workspace import current_generation
 from zero.record.generation import Generation, required
-from zero.record.ledger import generation_tag
+from zero.record.history import entry_at
 from zero.record.lineages import ProjectRecord
 from zero.record.provenance import Attestation
 from zero.storage.files import canonical_json, checked_path, read_manifest, sha256_bytes
@@ -161,9 +163,10 @@ def _reproduction(
     lock_equal: bool | None = None,
     folder: str | None = None,
 ) -> Reproduction:
+    notes = read_notes(clone)
     return Reproduction(
-        tag=generation_tag(entry.lineage, entry.generation),
-        commit=read_notes(clone).commit,
+        tag=notes.tag,
+        commit=notes.commit,
         kind=entry.kind,
         profile_then=attestation.internal.profile,
         profile_now=json.loads(run_python(clone, "-c", PROFILE_PROGRAM)),

@@ -80,9 +80,10 @@ def status(
     """Shows the state of the lineages: champion, last decisions, next step."""
     from zero.lineage.overview import answering_servers, closing_lines
     from zero.lineage.status import print_status, status_json
+    from zero.record.ledger import lineages_here
 
     home = home_dir()
-    names = _names(home, lineage)
+    names = [lineage] if lineage else lineages_here(home)
     if as_json:
         typer.echo(json.dumps(status_json(home, names), indent=1, sort_keys=True))
         return
@@ -296,12 +297,3 @@ def _track(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> str:
     from zero.tracking.backfill import backfill
 
     return backfill(home, workspace, uri, rebuild, lambda generation: report_file(home, generation.tag))
-
-
-def _names(home: Path, lineage: str) -> list[str]:
-    from zero.record.ledger import find_workspace, lineages_here
-
-    if lineage:
-        find_workspace(home, lineage)
-        return [lineage]
-    return lineages_here(home)

@@ -65,9 +65,10 @@ def match(
     from zero.evaluation.match import match_lines, run_match, track_matches
     from zero.progress import progress_of
 
+    home = home_dir()
     with progress_of("match", "games") as progress:
         played = run_match(
-            home_dir(),
+            home,
             (first, second),
             num_games=games,
             opening_moves=openings,
@@ -79,7 +80,7 @@ def match(
             progress=progress,
         )
     show(played.table, as_json, lines=match_lines(played.table, played.folder))
-    if uri := tracking_uri(home_dir()):
+    if uri := tracking_uri(home):
         with tracking_is_optional("the match is on disk; run the same command again later"):
             typer.echo(f"MLflow: {track_matches([played.folder], uri)[0]}", err=as_json)
 
@@ -122,7 +123,7 @@ def tournament(
         )
     folder = write_tournament(home, played)
     show(played, as_json, tournament_tables(played), [*tournament_lines(played), f"result: {folder}"])
-    if uri := tracking_uri(home_dir()):
+    if uri := tracking_uri(home):
         with tracking_is_optional("the matches are on disk; run the same command again later"):
             track_matches([home / STATE_FOLDER / MATCHES_DIR / pairing.folder for pairing in played.pairings], uri)
 
@@ -168,7 +169,7 @@ def elo(
     ladder = lineage_ladder(home, lineage, simulations)
     path = write_ladder(home, ladder)
     show(ladder, as_json, ladder_tables(ladder), [*ladder_lines(ladder), f"ladder: {path}"])
-    if uri := tracking_uri(home_dir()):
+    if uri := tracking_uri(home):
         with tracking_is_optional(f"write it later with `zero elo {lineage}`"):
             typer.echo(f"MLflow: {track_ladder(home, uri, ladder)}", err=as_json)
 
@@ -198,7 +199,7 @@ def evaluate(
         typer.echo(json.dumps([each.model_dump(mode="json") for each in results], indent=1))
     else:
         Console().print(evaluation_table(results))
-    if uri := tracking_uri(home_dir()):
+    if uri := tracking_uri(home):
         with tracking_is_optional(f"write it later with `zero evaluate {lineage}`"):
             typer.echo(f"MLflow: {track_evaluation(uri, lineage, results)}", err=as_json)
 
@@ -232,7 +233,7 @@ def compare(
     folder = write_comparison(home, found)
     lines = [*tournament_lines(found.tournament), f"table and picture: {folder}"]
     show(found, as_json, [comparison_table(found)], lines)
-    if uri := tracking_uri(home_dir()):
+    if uri := tracking_uri(home):
         with tracking_is_optional("the comparison is on disk"):
             generations = [(each.lineage, each.generation) for each in found.networks]
             typer.echo(f"training curves in MLflow: {comparison_url(uri, generations, 'training')}", err=as_json)
@@ -308,7 +309,7 @@ def tune(
     else:
         for line in [*response_lines(tuning, response), f"trials, curve and picture: {folder}"]:
             typer.echo(line)
-    if uri := tracking_uri(home_dir()):
+    if uri := tracking_uri(home):
         with tracking_is_optional("the trials are on disk; run the same command again later"):
             track_matches(trials_folders(home, tuning.trials), uri)
 

@@ -21,6 +21,7 @@ def worker() -> None:
     """Plays the shard specifications that it reads from standard input; see `zero.stages.worker`."""
     from zero.stages.worker import main as serve
 
+    # The executor that started this process has set ZERO_STORE to the URL of its own store.
     with open_store(Path.cwd()) as store:
         serve(store)
     os._exit(0)  # an ordinary end would wait 1.5 s until torch is unloaded

@@ -35,7 +35,11 @@ def is_quiet() -> bool:
 
 
 def home_dir(start: Path | None = None) -> Path:
-    """The project's folder: `$ZERO_HOME`, or the parent of the `.zero` that contains `start`, or its checkout."""
+    """The project's folder.
+
+    That is `$ZERO_HOME`; without it the parent of the `.zero` that contains `start`; otherwise the nearest folder from
+    `start` upwards with a `params.yaml` or a git repository; otherwise `start`.
+    """
     if given := setting("ZERO_HOME"):
         return Path(given).resolve()
     here = (start or Path.cwd()).resolve()

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from zero.data.records import GameColumns
+from zero.errors import StorageError
 from zero.games.planes import write_sample
 from zero.games.position import NUM_PLANES, TO_PLAY, History, Position, Rules, new_history, new_position
 from zero.kernels import kernel
@@ -126,6 +128,47 @@ class Sampler:
         return buffers.batch
 
 
+def sample_games(columns: GameColumns) -> SampleGames:
+    """Columns of the games from which the sampler makes training samples.
+
+    Raises:
+      StorageError: the games have no policy target.
+    """
+    weights = _cumulative_weights(columns.sample_weights, columns.visit_offsets)
+    if not len(columns.visit_counts) or (len(weights) and not weights[-1] > 0.0):
+        raise StorageError(
+            f"none of the {columns.num_positions} moves of the window had a full search, so there is no policy target; "
+            "raise selfplay.full_search_fraction or selfplay.num_games"
+        )
+    return SampleGames(
+        outcome=columns.outcome,
+        margin=columns.margin,
+        ownership_offsets=columns.ownership_offsets,
+        ownership=columns.ownership,
+        move_offsets=columns.move_offsets,
+        actions=columns.actions,
+        best_values=columns.best_values,
+        visit_offsets=columns.visit_offsets,
+        visit_actions=columns.visit_actions,
+        visit_counts=columns.visit_counts,
+        targets=_target_moves(columns.visit_offsets),
+        cumulative_weights=weights,
+    )
+
+
+def _target_moves(visit_offsets: np.ndarray) -> np.ndarray:
+    """The moves with a policy target, [D] int64, for `SampleGames`; empty if all moves have one."""
+    searched = visit_offsets[1:] > visit_offsets[:-1]
+    return np.zeros(0, np.int64) if searched.all() else np.flatnonzero(searched)
+
+
+def _cumulative_weights(sample_weights: np.ndarray, visit_offsets: np.ndarray) -> np.ndarray:
+    """Cumulative weights of the moves, [M] float64, for `SampleGames`; empty if all weights are 1."""
+    if (sample_weights == 1.0).all():
+        return np.zeros(0, np.float64)
+    return np.cumsum(np.where(visit_offsets[1:] > visit_offsets[:-1], sample_weights, 0.0), dtype=np.float64)
+
+
 def new_sample_batch(rules: Rules, batch_size: int) -> SampleBatch:
     """A batch of zeros."""
     return SampleBatch(
@@ -136,19 +179,6 @@ def new_sample_batch(rules: Rules, batch_size: int) -> SampleBatch:
         score_target=np.zeros(batch_size, np.float32),
         played_out=np.zeros(batch_size, np.float32),
     )
-
-
-def target_moves(visit_offsets: np.ndarray) -> np.ndarray:
-    """The moves with a policy target, [D] int64, for `SampleGames`; empty if all moves have one."""
-    searched = visit_offsets[1:] > visit_offsets[:-1]
-    return np.zeros(0, np.int64) if searched.all() else np.flatnonzero(searched)
-
-
-def cumulative_weights(sample_weights: np.ndarray, visit_offsets: np.ndarray) -> np.ndarray:
-    """Cumulative weights of the moves, [M] float64, for `SampleGames`; empty if all weights are 1."""
-    if (sample_weights == 1.0).all():
-        return np.zeros(0, np.float64)
-    return np.cumsum(np.where(visit_offsets[1:] > visit_offsets[:-1], sample_weights, 0.0), dtype=np.float64)
 
 
 @kernel

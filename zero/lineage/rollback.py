@@ -30,7 +30,7 @@ from zero.lineage.workspace import (
 )
 from zero.record.attestation import check_key, state_attestation, write_attestation
 from zero.record.generation import in_progress
-from zero.record.history import check_known_tag
+from zero.record.history import entry_at
 from zero.record.ledger import (
     append_entry,
     entry_of,
@@ -148,20 +148,6 @@ def restore_next_state(home: Path, tag: str, folder: Path) -> RestoredState:
         roll_forward(folder, entry)
     commit = git(folder, "rev-parse", "HEAD").strip()
     return RestoredState(entry, Source(tag=tag, commit=commit, line=line_digest(entry)), current_generation(folder))
-
-
-def entry_at(home: Path, tag: str) -> LedgerEntry:
-    """The last ledger entry at a tag.
-
-    Raises:
-      LineageError: the tag is unknown, or was moved to another generation.
-    """
-    check_known_tag(home, tag)
-    entry = parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
-    found = generation_tag(entry.lineage, entry.generation)
-    if found != tag:
-        raise LineageError(f"tag {tag} was moved to the commit of {found}; `zero audit` reports where it belongs")
-    return entry
 
 
 def _check_older(head: LedgerEntry, tag: str) -> int:

@@ -1,6 +1,8 @@
 """Players from specs: resolves a spec to weights, search and identity, and makes the player of a match or a session.
 
-`parse_player` (spec) -> `resolve_player` -> `make_player` (a match) or `open_session` (one game, GTP or the terminal).
+`parse_player` makes a `PlayerSpec` of a text. `resolve_player` adds the `NetworkSetup` of a network, with the weights
+that `resolve_network` found. Then `identify` and `make_player` serve a match, and `open_session` one game by GTP or in
+the terminal.
 """
 
 import os
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from zero.players.session import Session
 
 DEFAULT_GNUGO_LEVEL, DEFAULT_PLAYOUTS, DEFAULT_LEELAZ_PLAYOUTS = 10, 1000, 200
+MAX_GNUGO_LEVEL = 20
 MAX_SIMULATIONS = 1_000_000
 SESSION_SIMULATIONS = 400
 """Least simulations of a move in a session, unless the spec gives a number: gating's number, if it is greater.
@@ -237,7 +240,7 @@ def make_player(player: ResolvedPlayer, rules: Rules, games_at_once: int, seed: 
     from zero.players import gtp
 
     if spec.kind == "gnugo":
-        return gtp.gnugo(spec.int_argument(DEFAULT_GNUGO_LEVEL, 0, gtp.MAX_GNUGO_LEVEL), rules, seed)
+        return gtp.gnugo(spec.int_argument(DEFAULT_GNUGO_LEVEL, 0, MAX_GNUGO_LEVEL), rules, seed)
     if spec.kind == "leelaz":
         playouts = spec.int_option("playouts", DEFAULT_LEELAZ_PLAYOUTS, 1, MAX_SIMULATIONS)
         return gtp.leelaz(Path(spec.argument), playouts, rules, seed)

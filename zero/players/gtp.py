@@ -29,7 +29,6 @@ MAX_SEED = 2**31 - 1
 ENGINE_NAME = "{name}"
 """Placeholder in a player's name for the engine's own name and version."""
 MAX_NAME = 120
-MAX_GNUGO_LEVEL = 20
 DIGEST_DIGITS = 8
 
 Settings = dict[str, str | int | float | bool]

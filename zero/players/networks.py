@@ -81,7 +81,7 @@ def resolve_network(home: Path, name: str) -> ResolvedNetwork:
         raise StorageError(
             f"cannot find the file {name}; give a weight file, a lineage, or a generation such as go9/gen-0012"
         )
-    find_workspace(home, name)
+    find_workspace(home, name)  # raises if there is none: a lineage's name needs its workspace, a tag does not
     return _champion(home, name)
 
 

@@ -144,13 +144,13 @@ def decision_parts(generation: Generation, parent: str | None, champion: str, pl
       champion: SHA-256 of the champion's weights.
       player: SHA-256 of the weights that played the games, if self-play overlapped; otherwise None.
     """
-    trainee, window, files = generation.trainee, generation.window, generation.file
+    trainee, window = generation.trainee, generation.window
     # The order here is the order in the signed bytes, and equal generations must have equal attestations.
     named = {PARENT: parent, "champion": champion, PLAYER: player}
     if trainee is not None:
         named |= {"trainee": trainee.continued_weights.sha256, "trainee-optimizer": trainee.optimizer.sha256}
     written = {f"{folder}/{MANIFEST_FILE}": generation.manifest_bytes(folder) for folder in DATA_DIRS}
-    written |= {name: files(name) for name in METRICS_FILES}
+    written |= {name: generation.file(name) for name in METRICS_FILES}
     return Parts(
         subject=_files(generation, CHALLENGER_DIR),
         inputs=(

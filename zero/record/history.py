@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from zero.errors import LineageError
-from zero.record.ledger import FIRST_KINDS, lineages_here, parse_tag
+from zero.record.ledger import FIRST_KINDS, generation_tag, lineages_here, parse_ledger, parse_tag
 from zero.record.objects import GitReader
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import KEY_FILE, LEDGER_FILE, workspace_dir
@@ -103,6 +103,20 @@ def check_known_tag(home: Path, tag: str) -> None:
     # Only the name of a generation: git would take `go9/gen-*` for a pattern.
     if parse_tag(tag) is None or not git(home, "tag", "--list", tag).strip():
         raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` lists the known ones")
+
+
+def entry_at(home: Path, tag: str) -> LedgerEntry:
+    """The last ledger entry at a tag.
+
+    Raises:
+      LineageError: the tag is unknown, or was moved to another generation.
+    """
+    check_known_tag(home, tag)
+    entry = parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
+    found = generation_tag(entry.lineage, entry.generation)
+    if found != tag:
+        raise LineageError(f"tag {tag} was moved to the commit of {found}; `zero audit` reports where it belongs")
+    return entry
 
 
 @contextmanager

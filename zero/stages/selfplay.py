@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zero.config.params import Params, SelfplayParams
+from zero.config.params import SelfplayParams
 from zero.errors import LineageError, StorageError
 from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.stages.executor import Progress
@@ -64,8 +64,8 @@ def plan(inputs: Inputs, store: Store) -> list[ShardSpec]:
       StorageError: the player's manifest or weights are missing or corrupt, or the store cannot be written.
     """
     generation = inputs.generation
-    weights = checked_bytes(inputs.player.weights, inputs.player_dir)
-    return _plan(inputs.params, generation.number, weights, generation.resign_threshold, store)
+    weights = store.put_weights(checked_bytes(inputs.player.weights, inputs.player_dir))
+    return plan_shards(inputs.params, STAGE, generation.number, (weights,), generation.resign_threshold)
 
 
 def plan_next(inputs: Inputs, store: Store) -> list[ShardSpec]:
@@ -92,8 +92,8 @@ def plan_next(inputs: Inputs, store: Store) -> list[ShardSpec]:
             f"generation {generation.number} of {generation.lineage} has just been decided, and `zero advance` is "
             "setting up the next one; plan it without --next when that is done"
         )
-    weights = checked_bytes(inputs.champion.weights, inputs.folder / CHAMPION_DIR)
-    return _plan(inputs.params, generation.number + 1, weights, threshold, store)
+    weights = store.put_weights(checked_bytes(inputs.champion.weights, inputs.folder / CHAMPION_DIR))
+    return plan_shards(inputs.params, STAGE, generation.number + 1, (weights,), threshold)
 
 
 def selfplay_metrics(games: "GameColumns", selfplay: SelfplayParams, resign_threshold: float) -> SelfplayMetrics:
@@ -132,11 +132,6 @@ def _write_no_games(folder: Path, origin: Origin) -> GameSet:
     write_manifest(folder / GAMES_DIR, games)
     write_manifest(folder, metrics, SELFPLAY_METRICS)
     return games
-
-
-def _plan(params: Params, number: int, weights: bytes, threshold: float, store: Store) -> list[ShardSpec]:
-    digest = store.put_weights(weights)
-    return plan_shards(params, STAGE, number, (digest,), threshold)
 
 
 def _measured_threshold(inputs: Inputs) -> float:

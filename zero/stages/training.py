@@ -15,10 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from zero.config.params import Params
-from zero.data.records import GameColumns
-from zero.data.samples import SampleBatch, SampleGames, Sampler, cumulative_weights, new_sample_batch, target_moves
+from zero.data.samples import SampleBatch, Sampler, new_sample_batch, sample_games
 from zero.data.window import read_window
-from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.network.data_parallel import Peers, Progress, run_data_parallel
 from zero.network.gpu_lock import lock_visible_gpus
@@ -106,34 +104,6 @@ def run(inputs: Inputs, progress: Progress | None = None) -> Checkpoint:
     for line in health.lines():
         log.warning("generation %d: %s", number, line)
     return checkpoint
-
-
-def sample_games(columns: GameColumns) -> SampleGames:
-    """Columns of the games from which the sampler makes training samples.
-
-    Raises:
-      StorageError: the games have no policy target.
-    """
-    weights = cumulative_weights(columns.sample_weights, columns.visit_offsets)
-    if not len(columns.visit_counts) or (len(weights) and not weights[-1] > 0.0):
-        raise StorageError(
-            f"none of the {columns.num_positions} moves of the window had a full search, so there is no policy target; "
-            "raise selfplay.full_search_fraction or selfplay.num_games"
-        )
-    return SampleGames(
-        outcome=columns.outcome,
-        margin=columns.margin,
-        ownership_offsets=columns.ownership_offsets,
-        ownership=columns.ownership,
-        move_offsets=columns.move_offsets,
-        actions=columns.actions,
-        best_values=columns.best_values,
-        visit_offsets=columns.visit_offsets,
-        visit_actions=columns.visit_actions,
-        visit_counts=columns.visit_counts,
-        targets=target_moves(columns.visit_offsets),
-        cumulative_weights=weights,
-    )
 
 
 def curve_line(steps: Sequence[StepResult]) -> StepResult:

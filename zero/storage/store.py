@@ -308,7 +308,7 @@ def store_url(folder: Path) -> str:
 
 @contextmanager
 def open_store(folder: Path) -> Iterator[Store]:
-    """The store of this machine; with `ZERO_STORE=off` an empty, temporary one."""
+    """The store that ZERO_STORE names, by default the project's; with `off` an empty, temporary one."""
     url = store_url(folder)
     if url == STORE_OFF:
         scratch = tempfile.mkdtemp(prefix="zero-store-")

@@ -31,7 +31,7 @@ from zero.data.dataset.manifest import SPLITS, Dataset, ImportOptions, SplitFrac
 from zero.data.dataset.options import parse_options
 from zero.data.dataset.reader import read_part
 from zero.data.records import GameColumns, concatenate, read_records, write_columns, write_records
-from zero.data.samples import SampleGames, cumulative_weights, new_sample_batch, target_moves, write_batch
+from zero.data.samples import new_sample_batch, sample_games, write_batch
 from zero.data.sgf import read_sgf
 from zero.errors import StorageError, ZeroError
 from zero.games.position import new_history, new_position
@@ -208,12 +208,7 @@ def test_a_file_is_that_of_the_writer_of_records(dataset):
 
 def test_training_draws_one_hot_targets_and_the_result_for_the_player_to_move(dataset):
     games = split_games(dataset, read_manifest(dataset, Dataset), "train")
-    samples = SampleGames(
-        *(games.outcome, games.margin, games.ownership_offsets, games.ownership, games.move_offsets, games.actions),
-        *(games.best_values, games.visit_offsets, games.visit_actions, games.visit_counts),
-        target_moves(games.visit_offsets),
-        cumulative_weights(games.sample_weights, games.visit_offsets),
-    )
+    samples = sample_games(games)
     batch = new_sample_batch(RULES, 64)
     stream = stream_of(1, 0, "training", 0)
     write_batch(RULES, new_position(RULES), new_history(RULES), samples, False, np.float32(0.5), stream, batch)
