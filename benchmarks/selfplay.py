@@ -133,7 +133,6 @@ def halves_of(parts: list[Part], params: Params) -> list[list[Part]]:
     return [parts[i : i + per_half] for i in range(0, len(parts), per_half)]
 
 
-def new_pool(params: Params) -> ThreadPoolExecutor | None:
+def new_pool(params: Params) -> ThreadPoolExecutor:
     """Threads for the search, as in `zero.play.batched_games.play_games`."""
-    is_single = params.profile.search_threads == 1 and not params.profile.half_batches
-    return None if is_single else ThreadPoolExecutor(params.profile.search_threads, "search")
+    return ThreadPoolExecutor(max(params.profile.search_threads - 1, 1), "search")

@@ -184,7 +184,7 @@ def test_a_long_compilation_is_reported_once(tmp_path, monkeypatch, caplog):
     lock.on_start(None)
     for _ in range(4):
         lock.on_end(None)
-    assert caplog.messages == ["compiling kernels: a minute or two after each update; `make setup` does it in advance"]
+    assert caplog.messages == ["compiling kernels: some minutes after each update; `make setup` does it in advance"]
 
 
 def test_a_script_gets_no_report(monkeypatch, caplog):

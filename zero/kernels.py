@@ -12,6 +12,7 @@ because Numba's event "numba:compiler_lock" holds a file lock of the folder as w
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import logging
 import os
@@ -32,13 +33,14 @@ KERNEL_SOURCES = ("kernels.py", "data", "games", "players", "play", "search", "s
 
 LOCK_SECONDS, LOCK_RETRY_SECONDS = 600.0, 0.05
 """Time limit of the wait for another process that compiles, and the interval between two attempts. The largest kernel
-compiles in 80 seconds on an idle core, with all kernels that it calls."""
+compiles in one to two minutes on an idle core, with all kernels that it calls."""
 
 SLOW_SECONDS = 3.0
 """Time after which a process reports that it compiles, or that it waits for another process that does."""
 
 log = logging.getLogger(__name__)
 Function = TypeVar("Function", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 
 def kernel_digest() -> str:
@@ -105,7 +107,7 @@ class CompileLock(event.Listener):  # type: ignore[misc]
             # A kernel takes the lock again for each part of it; one that is read from the disk is ready by then.
             elif time.monotonic() - self._locked > SLOW_SECONDS and not self._reported:
                 self._reported = True
-                report("compiling kernels: a minute or two after each update; `make setup` does it in advance")
+                report("compiling kernels: some minutes after each update; `make setup` does it in advance")
 
     def on_end(self, _: event.Event) -> None:
         """Releases the file lock when no thread of this process compiles."""
@@ -162,3 +164,14 @@ def kernel(function: Function) -> Function:
         numba_config.CACHE_DIR, numba_config.CACHE_LOCATOR_CLASSES = before
     result: Function = compiled
     return result
+
+
+def bound(function: Callable[..., Result], *arguments: object) -> Callable[[], Result]:
+    """A call of a kernel that is repeated with the same arguments, compiled or loaded now.
+
+    At each call of a kernel Numba determines the types of all arrays in the arguments, under the GIL. For those of
+    `zero.play.lockstep_games.advance` that takes 30 us, as long as ten simulations. Here it is done once.
+    """
+    compiled: Any = function
+    entry_point = compiled.compile(tuple(numba.typeof(argument) for argument in arguments))
+    return functools.partial(entry_point, *arguments)

@@ -1,5 +1,6 @@
 """A shard in parts, for threads or double buffering, and a shard that stops early: the games do not change."""
 
+import functools
 import itertools
 import threading
 from collections import deque
@@ -121,27 +122,26 @@ class DelayedEvaluator(SubmittedEvaluator):
     def __init__(self, rules) -> None:
         super().__init__(rules)
         self.changed = threading.Condition()
-        self.judging = False
-        self.num_batches = self.num_searches = self.num_overlaps = 0
+        self.num_begun = self.num_searches = self.num_overlaps = 0
 
     def evaluate(self, planes, prior, value):
         with self.changed:
-            self.judging, before = True, self.num_searches
+            before = self.num_searches
+            self.num_begun += 1
             self.changed.notify_all()
-            if self.num_batches < self.NUM_BATCHES:
+            if self.num_begun <= self.NUM_BATCHES:
                 self.num_overlaps += self.changed.wait_for(lambda: self.num_searches > before, timeout=120)
-            self.judging = False
-            self.num_batches += 1
         super().evaluate(planes, prior, value)
 
-    def searches(self, search, num_before: int):
-        """`search`, which waits until a batch is being evaluated, except for the first `num_before` calls."""
+    def searches(self, search, num_threads: int):
+        """`search`, which waits until the batch of the other half is being evaluated; the first half does not wait."""
         calls = itertools.count()
 
         def delayed(*arguments):
             with self.changed:
-                if next(calls) >= num_before and self.num_batches < self.NUM_BATCHES:
-                    self.changed.wait_for(lambda: self.judging, timeout=120)
+                turn = next(calls) // num_threads
+                if turn <= self.NUM_BATCHES:
+                    self.changed.wait_for(lambda: self.num_begun >= turn, timeout=120)
             requests = search(*arguments)
             with self.changed:
                 self.num_searches += 1
@@ -154,7 +154,8 @@ class DelayedEvaluator(SubmittedEvaluator):
 @pytest.mark.parametrize("search_threads", [1, 2])
 def test_one_half_is_searched_while_the_other_is_evaluated(search_threads, monkeypatch):
     evaluator = DelayedEvaluator(GO4)
-    monkeypatch.setattr(batched_games, "advance", evaluator.searches(lockstep_games.advance, search_threads))
+    search = evaluator.searches(lockstep_games.advance, search_threads)
+    monkeypatch.setattr(batched_games, "bound", lambda _, *arguments: functools.partial(search, *arguments))
     found = play_shard(GO4, SELFPLAY, [evaluator], NUM_GAMES, search_threads=search_threads, half_batches=True)
     assert evaluator.num_overlaps == DelayedEvaluator.NUM_BATCHES
     assert same_games(found.games, play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES).games)

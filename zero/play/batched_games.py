@@ -10,12 +10,13 @@ depend on timing.
 import contextlib
 import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
 from zero.games.position import END_LENGTH, END_PASSES, Rules
+from zero.kernels import bound
 from zero.play.lockstep_games import advance
 from zero.play.slots import (
     END_NAMES,
@@ -56,29 +57,26 @@ class HalfBatch:
 
     def __init__(self, rules: Rules, parts: Sequence[Part], evaluators: Sequence[Evaluator]) -> None:
         """Makes the common batch; all parts have the same number of slots."""
-        self._rules, self._parts, self._evaluators = rules, parts, evaluators
+        self._parts, self._evaluators = parts, evaluators
         self._asynchronous = [
             e if isinstance(e, AsyncEvaluator) else None for e in evaluators
         ]  # isinstance of a Protocol is slow
         self._num_slots = len(parts[0].slots.game)
         self._batch = new_batch(rules, self._num_slots * len(parts), len(evaluators))
         self._sections = [0] * len(evaluators)  # rows of a part in the current batch, by player; 0: no request
-        self._searches: list[Future[None]] = []
         self._waits: list[Callable[[], None]] = []  # of the networks that have a batch of this half
+        self._advance = [bound(advance, rules, *part) for part in parts]
 
-    def begin_search(self, pool: Executor | None) -> None:
-        """Applies the last evaluations and searches to the next requests, in `pool` or in this thread."""
-        if pool is None:
-            for number in range(len(self._parts)):
-                self._search(number)
-        else:
-            self._searches = [pool.submit(self._search, number) for number in range(len(self._parts))]
+    def search(self, pool: Executor) -> bool:
+        """Applies the last evaluations, searches to the next requests, and collects them.
 
-    def finish_search(self) -> bool:
-        """Waits for the search and collects the requests; False: there are none, and all games are done."""
-        for search in self._searches:
-            # Also raises what the search raised in its thread.
-            search.result()
+        The first part is searched in this thread, the others in the pool. False: there are no requests, and all games
+        are done.
+        """
+        others = [pool.submit(self._search, number) for number in range(1, len(self._parts))]
+        self._search(0)
+        for other in others:
+            other.result()  # also raises what the search raised in its thread
         # Sections of a batch have equal sizes, that of the fullest part, so that its shape depends on counts alone.
         smallest = -(-SMALLEST_BATCH // len(self._parts))
         for player in range(len(self._evaluators)):
@@ -127,7 +125,7 @@ class HalfBatch:
             # know it.
             part.batch.prior[player, :requests] = self._batch.prior[player, number * rows :][:requests]
             part.batch.value[player, :requests] = self._batch.value[player, number * rows :][:requests]
-        advance(self._rules, part.settings, part.slots, part.batch, part.records)
+        self._advance[number]()
 
 
 def batch_shape(num_requests: int, num_slots: int, smallest: int = SMALLEST_BATCH) -> int:
@@ -173,10 +171,10 @@ def play_games(
     parts = new_parts(rules, settings, streams, num_slots, max_nodes, search_threads * (2 if half_batches else 1))
     # Two parts per search thread with double buffering; a shard of very few games has fewer parts.
     per_half = -(-len(parts) // 2) if half_batches else len(parts)
-    # Kernels release the GIL (`nogil`), so threads are enough.
-    with ThreadPoolExecutor(search_threads, "search") as pool:
+    # Kernels release the GIL (`nogil`), so threads are enough. This thread is one of them.
+    with ThreadPoolExecutor(max(search_threads - 1, 1), "search") as pool:
         halves = [HalfBatch(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
-        play_half_batches(halves, None if len(parts) == 1 else pool, progress, stop_after)
+        play_half_batches(halves, pool, progress, stop_after)
     if progress:
         progress(sum(half.num_done() for half in halves))
     return PlayedGames(
@@ -211,7 +209,7 @@ def new_parts(
 
 
 def play_half_batches(
-    halves: Sequence[HalfBatch], pool: Executor | None, progress: Callable[[int], None] | None, stop_after: int
+    halves: Sequence[HalfBatch], pool: Executor, progress: Callable[[int], None] | None, stop_after: int
 ) -> None:
     """Searches and evaluates each half in turn until `stop_after` games have ended, or no game is left.
 
@@ -220,10 +218,9 @@ def play_half_batches(
     num_idle = 0
     turns = itertools.cycle(halves)
     half = next(turns)
-    half.begin_search(pool)
     try:
         while num_idle < len(halves):
-            num_idle = 0 if half.finish_search() else num_idle + 1
+            num_idle = 0 if half.search(pool) else num_idle + 1
             done = sum(each.num_done() for each in halves)
             # No search runs at this point, so the count does not depend on timing.
             if done >= stop_after:
@@ -231,7 +228,6 @@ def play_half_batches(
             half.submit()
             half = next(turns)
             half.wait()
-            half.begin_search(pool)
             if progress:
                 progress(done)
     finally:
