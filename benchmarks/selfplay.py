@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from benchmarks.setting import selfplay_settings
 from zero.config.params import Params
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch
-from zero.play.batched_games import HalfBatch, Part, new_parts, play_half_batches
+from zero.play.batched_games import HalfBatch, Part, new_parts, new_pool, play_half_batches
 from zero.search.evaluator import Evaluator, UniformEvaluator
 from zero.search.streams import stream_of
 
@@ -85,7 +84,7 @@ def selfplay_with(evaluator: Evaluator, params: Params) -> Work:
     The requests that are pending between two measurements get the results of the batch before them.
     """
     num_games = GAMES_PER_SLOT * params.selfplay.num_slots
-    pool, halves = new_pool(params), new_halves(evaluator, params)
+    pool, halves = new_pool(params.profile.search_threads), new_halves(evaluator, params)
 
     def run(seconds: float) -> float:
         nonlocal halves
@@ -123,7 +122,7 @@ def mixed_parts(params: Params) -> list[Part]:
     simulations = min(settings.num_simulations, MIXING_SIMULATIONS)
     quick = [part._replace(settings=part.settings._replace(num_simulations=simulations)) for part in parts]
     halves = [HalfBatch(rules, half, [UniformEvaluator()]) for half in halves_of(quick, params)]
-    play_half_batches(halves, new_pool(params), None, num_slots)
+    play_half_batches(halves, new_pool(params.profile.search_threads), None, num_slots)
     return parts
 
 
@@ -131,8 +130,3 @@ def halves_of(parts: list[Part], params: Params) -> list[list[Part]]:
     """The parts of each half of a batch; one half without double buffering."""
     per_half = -(-len(parts) // 2) if params.profile.half_batches else len(parts)
     return [parts[i : i + per_half] for i in range(0, len(parts), per_half)]
-
-
-def new_pool(params: Params) -> ThreadPoolExecutor:
-    """Threads for the search, as in `zero.play.batched_games.play_games`."""
-    return ThreadPoolExecutor(max(params.profile.search_threads - 1, 1), "search")

@@ -14,6 +14,7 @@ import pytest
 
 import zero
 from zero import kernels
+from zero.search.streams import next_float, stream_of
 
 PACKAGE_DIR = Path(zero.__file__).parent
 
@@ -203,3 +204,10 @@ def test_the_compile_lock_is_released_by_the_last_thread(tmp_path):
         assert not kernels.lock_file(other, 0.1)
         lock.on_end(None)
         assert kernels.lock_file(other, 0.1)
+
+
+def test_a_loaded_kernel_is_bound_without_the_lock(monkeypatch):
+    stream, other = (stream_of(1, 1, "test", 0) for _ in range(2))
+    found = next_float(other)
+    monkeypatch.setattr(kernels, "lock_file", lambda *_: pytest.fail("waits for other processes"))
+    assert kernels.bound(next_float, stream)() == found

@@ -1,4 +1,4 @@
-"""The decorators of the Numba kernels, and the disk cache of their machine code.
+"""The decorator of the Numba kernels, calls with fixed arguments, and the disk cache of the machine code.
 
 Numba's own cache stamps a kernel with the source of its own file. It misses an edit in a called module and runs stale
 code, and its key does not include the bounds-check flag. Here the cache folder is named by a digest of all kernel
@@ -147,9 +147,10 @@ event.register("numba:compiler_lock", CompileLock(CACHE_DIR / "compile.lock"))
 def kernel(function: Function) -> Function:
     """Compiles `function` on first use, without the GIL and with exact floating point (never fastmath).
 
-    LLVM must inline it. A call would pass a tuple of arrays as hundreds of scalars, seven or more for each array, which
-    took half of the time of a search. Numba hands `forceinline` down to callees without a setting of their own, so a
-    second decorator without it would make the code depend on which kernel is compiled first.
+    LLVM must inline it. A call would pass a tuple of arrays as hundreds of scalars, seven or more for each array. With
+    the arrays that LLVM then had to load again, that took half of the time of a search. Numba hands `forceinline` down
+    to callees without a setting of their own, so a second decorator without it would make the code depend on which
+    kernel is compiled first.
     """
     # Set for one kernel at a time: other users of Numba in this process keep their settings, and Numba itself resets
     # its settings when a NUMBA_ variable of the environment changes.
@@ -167,11 +168,13 @@ def kernel(function: Function) -> Function:
 
 
 def bound(function: Callable[..., Result], *arguments: object) -> Callable[[], Result]:
-    """A call of a kernel that is repeated with the same arguments, compiled or loaded now.
+    """Prepares a call of a kernel that is repeated with the same arguments; compiles or loads the kernel if need be.
 
-    At each call of a kernel Numba determines the types of all arrays in the arguments, under the GIL. For those of
-    `zero.play.lockstep_games.advance` that takes 30 us, as long as ten simulations. Here it is done once.
+    Numba determines the types of all arrays in the arguments at every call, under the GIL. For those of
+    `zero.play.lockstep_games.advance` that takes 30 us, as long as ten simulations. Here it is done once. The machine
+    code checks no types, so the arguments are fixed here.
     """
     compiled: Any = function
-    entry_point = compiled.compile(tuple(numba.typeof(argument) for argument in arguments))
-    return functools.partial(entry_point, *arguments)
+    types = tuple(numba.typeof(argument) for argument in arguments)
+    loaded = compiled.overloads.get(types)  # `compile` would wait for other processes that compile, see `CompileLock`
+    return functools.partial(loaded.entry_point if loaded else compiled.compile(types), *arguments)

@@ -7,12 +7,12 @@ import pytest
 from tests.end_to_end.project import SOURCE_DIR
 from zero.audit.recompute import (
     ComparedOutput,
-    Reproduction,
     StageResult,
     check_stages,
     out_hashes,
     stages_of,
 )
+from zero.audit.reproduce import Reproduction
 from zero.errors import LineageError
 
 

@@ -20,7 +20,6 @@ from zero.audit.findings import AuditCheck, Finding
 from zero.audit.match import check_parent
 from zero.audit.recompute import (
     ComparedOutput,
-    Reproduction,
     StageResult,
     check_stages,
     clone_at,
@@ -45,7 +44,7 @@ from zero.record.lineages import ProjectRecord
 from zero.record.provenance import Attestation
 from zero.storage.files import canonical_json, checked_path, read_manifest, sha256_bytes
 from zero.storage.layout import CHALLENGER_DIR, DVC_LOCK, GENERATION_FILE, SHARD_DIRS, STATE_DIRS, workspace_dir
-from zero.storage.manifests import MANIFEST_FILE, GameSet, LedgerEntry
+from zero.storage.manifests import MANIFEST_FILE, GameSet, LedgerEntry, Manifest
 from zero.storage.vcs import configure_dvc, dvc, git
 
 CHECKS = (
@@ -73,6 +72,34 @@ print(json.dumps(execution_profile(load_params(Path()).profile)))
 
 Listener = Callable[[str], None]
 """Called with a line of progress for the terminal."""
+
+
+class Reproduction(Manifest):
+    """A recomputed generation."""
+
+    tag: str
+    commit: str
+    kind: str
+    """Kind in the ledger: start, decision, rollback or branch."""
+    profile_then: dict[str, str]
+    profile_now: dict[str, str]
+    stages: tuple[StageResult, ...]
+    lock_equal: bool | None
+    """True if dvc.lock came out the same, byte for byte; None if it was not written again."""
+    folder: str | None = None
+    """Folder in which everything is kept."""
+
+    @property
+    def equal(self) -> bool:
+        """True if everything came out the same."""
+        return all(stage.equal for stage in self.stages) and self.lock_equal is not False
+
+    @property
+    def other_profile(self) -> dict[str, tuple[str, str]]:
+        """Differing entries of the profiles by name: then and now."""
+        names = [*self.profile_then, *(name for name in self.profile_now if name not in self.profile_then)]
+        pairs = {name: (self.profile_then.get(name, "-"), self.profile_now.get(name, "-")) for name in names}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def reproduce(home: Path, tag: str, listen: Listener, keep: Path | None = None) -> Reproduction:

@@ -13,7 +13,7 @@ from zero.errors import ZeroError
 
 if TYPE_CHECKING:
     from zero.audit import Audit
-    from zero.audit.recompute import Reproduction
+    from zero.audit.reproduce import Reproduction
 
 MISMATCH, INCOMPLETE = 1, 3
 """Exit status of an audit with mismatches, and of one without that could not check everything."""

@@ -171,7 +171,7 @@ def store(position: Position, positions: Position, game: int) -> None:
 
 @kernel
 def copy_row(source: np.ndarray, target: np.ndarray) -> None:
-    """Copies a one-dimensional array. LLVM turns a loop over one array into vector instructions."""
+    """Copies a one-dimensional array. Writes into `target`. LLVM can vectorise this loop."""
     for i in range(target.shape[0]):
         target[i] = source[i]
 

@@ -171,8 +171,7 @@ def play_games(
     parts = new_parts(rules, settings, streams, num_slots, max_nodes, search_threads * (2 if half_batches else 1))
     # Two parts per search thread with double buffering; a shard of very few games has fewer parts.
     per_half = -(-len(parts) // 2) if half_batches else len(parts)
-    # Kernels release the GIL (`nogil`), so threads are enough. This thread is one of them.
-    with ThreadPoolExecutor(max(search_threads - 1, 1), "search") as pool:
+    with new_pool(search_threads) as pool:
         halves = [HalfBatch(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
         play_half_batches(halves, pool, progress, stop_after)
     if progress:
@@ -185,6 +184,11 @@ def play_games(
         ],
         num_evaluations=sum(int(part.records.num_evaluations[0]) for part in parts),
     )
+
+
+def new_pool(search_threads: int) -> ThreadPoolExecutor:
+    """The search threads beside the calling one. Kernels release the GIL (`nogil`), so threads are enough."""
+    return ThreadPoolExecutor(max(search_threads - 1, 1), "search")
 
 
 def new_parts(

@@ -373,7 +373,7 @@ class GamePage {
     const { state } = this;
     const name = NAMES[state.to_play];
     if (state.over) return resultText(state);
-    if (state.thinking === "loading") return "Loading the player. The first time, kernels are compiled, which takes two or three minutes.";
+    if (state.thinking === "loading") return "Loading the player. The first time, kernels are compiled, which takes a minute or more.";
     if (state.thinking === "move") return `${name} is thinking …`;
     if (state.thinking === "hint") return "Looking for a hint …";
     if (state.paused) return `Paused. ${name} is to move; continue, or play for ${name} yourself.`;
