@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -44,9 +45,10 @@ The first file makes the lineages for which the second line waits; the others of
 ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start hundreds of processes: the second need not compile again
 # There are more test processes than cores. With several threads in each, OpenMP's threads spin while they wait for one
-# that has no core: a test of the learner took 36 s beside others, 1.5 s alone. Must be set before torch is imported.
-# Stages set the number of threads of their profile themselves.
+# that has no core: a test of the learner took 76 s beside others, 3 s alone. Must be set before torch is imported.
+# Stages and sessions set the number of threads of their profile themselves; `pytest_runtest_setup` sets it back.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 QUICKLY = {"profile__backend": "openvino"}
 """Parameter of lineages whose games are played by new processes: without torch, a process starts twice as fast."""
 HARDLY_ANYTHING = [{"from_step": 0, "learning_rate": 1e-6}]
@@ -165,6 +167,12 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProcessAFile:
     """Replaces `--dist`."""
     return OneProcessAFile(config, log)
+
+
+def pytest_runtest_setup() -> None:
+    """Each test starts with one thread of torch, whatever the test before it set."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.hookimpl(trylast=True)

@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
-import torch
 
 from tests.network.networks import randomized_network
 from tests.parameters import profile_params
@@ -58,15 +57,6 @@ def test_there_are_no_more_parts_than_games(search_threads, half_batches, num_ga
     assert same_games(found.games, complete.games)
 
 
-@pytest.fixture
-def one_torch_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.mark.usefixtures("one_torch_thread")
 @pytest.mark.parametrize("backend", ["torch", "openvino"])
 @pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), (1, True), (4, False), (2, True)])
 def test_games_of_a_network_in_parts_are_reproducible(search_threads, half_batches, backend):

@@ -167,7 +167,7 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
         )
     known = (*before, *(new_entry(ref) for ref in games.shards))
     expected = last_games(known, window_size(params, generation.number, before))
-    if window.shards != expected:
+    if window.shards != expected:  # before 2026-11-27, see `size_by_fraction`
         expected = last_games(known, size_by_fraction(params, generation.number, before))
     yield from _compare_window_shards(where, window.shards, expected, remedy)
     num_games = sum(entry.num_games for entry in window.shards)
@@ -195,7 +195,7 @@ def _check_origins(generation: Generation) -> Iterator[Mismatch]:
     if params is None or decision is None:
         return
     inputs: dict[str, dict[str, str | None]] = {
-        "selfplay": {"champion": generation.selfplay_weights},
+        "selfplay": {"champion": generation.selfplay_weights},  # so called also if an earlier champion played
         "replay": {path: _manifest_digest(generation, path) for path in (GAMES_DIR, OLD_WINDOW_DIR)},
         "training": {path: _manifest_digest(generation, path) for path in (WINDOW_DIR, TRAINEE_DIR)},
         "gating": {"challenger": decision.challenger, "champion": decision.champion},

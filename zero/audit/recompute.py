@@ -17,7 +17,7 @@ import yaml
 from zero.config.settings import PROGRESS_OFF, STORE_OFF, is_quiet
 from zero.errors import LineageError
 from zero.lineage.recovery import recover_dvc
-from zero.lineage.workspace import checkout_generation
+from zero.lineage.workspace import WRITER_VARIABLE, checkout_generation
 from zero.storage.files import canonical_json, read_manifest, sha256_bytes, write_manifest
 from zero.storage.layout import DVC_LOCK, PIPELINE_FILE, STATE_DIRS
 from zero.storage.manifests import Manifest
@@ -26,7 +26,7 @@ from zero.storage.vcs import dvc, environment, git
 
 NOTES_FILE = "zero-reproduce.json"
 OUT_KINDS = ("outs", "metrics", "plots")
-HIDDEN = ("MLFLOW_TRACKING_URI", "ZERO_PROGRESS", "ZERO_WRITER")
+HIDDEN = ("MLFLOW_TRACKING_URI", "ZERO_PROGRESS", WRITER_VARIABLE)
 """Environment variables of the project that a command in a clone must not inherit."""
 
 

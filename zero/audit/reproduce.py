@@ -55,7 +55,8 @@ CHECKS = (
     (AuditCheck.ATTESTATION, check_signature),
     (AuditCheck.ATTESTATION, check_attestation),
 )
-"""Checks of an audit that must find nothing before anything is computed. The others read outputs."""
+"""Checks of an audit that must find nothing before anything is computed. The others read outputs, or
+the ledger, whose chain is checked before."""
 FORGED = "the files are equal, but the record has another digest"
 LOST = "the recorded data is neither on this machine nor on the remote, so the place is unknown"
 PROFILE_PROGRAM = """
@@ -255,7 +256,7 @@ def _state_again(home: Path, clone: Path, entry: LedgerEntry, tag: str) -> Stage
         outs = [_compare_out(clone, made, out) for out in STATE_DIRS]
         # the resignation threshold and the player
         now = current_generation(made)
-        if entry.kind != "start":
+        if entry.kind != "start":  # the file is that of its source
             now = now.model_copy(update={"lineage": entry.lineage, "number": entry.generation})
         texts = canonical_json(current_generation(clone)), canonical_json(now)
         first, digests = file_difference(*texts, ".json"), [sha256_bytes(text) for text in texts]
@@ -271,7 +272,7 @@ def _new_start(home: Path, clone: Path, entry: LedgerEntry, tag: str, folder: Pa
     if dataset := load_params(clone).dataset.rstrip("/"):
         configure_dvc(folder, home)
         dvc(folder, "pull", "--quiet", f"{dataset}.dvc")
-        git(folder, "checkout", "--quiet", "--", ".dvc")  # the remote, which the project does not have
+        git(folder, "checkout", "--quiet", "--", ".dvc")  # the remote that `configure_dvc` wrote
     run_python(folder, "-m", "zero", "new", entry.lineage, "--params", str(clone / PARAMS_FILE))
     return workspace_dir(folder, entry.lineage)
 

@@ -345,10 +345,10 @@ def play(
     """Plays a game with you in the terminal; type `help` there for the commands."""
     from rich.console import Console
 
-    from zero.evaluation.player_choice import choose_player
     from zero.games.position import BLACK, WHITE
     from zero.interop.terminal import TerminalGame
     from zero.players.build import open_session
+    from zero.players.player_choice import choose_player
     from zero.players.spec import parse_player
 
     home = home_dir()
@@ -370,9 +370,9 @@ def gtp(
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
     """Serves the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; see docs/play.md."""
-    from zero.evaluation.player_choice import choose_player
     from zero.interop.gtp import serve_gtp
     from zero.players.build import open_session
+    from zero.players.player_choice import choose_player
     from zero.players.spec import parse_player
 
     home, spec = home_dir(), parse_player(player)

@@ -182,7 +182,7 @@ class SelfplayParams(PlayParams):
 
 
 def match_play(num_slots: int, num_simulations: int) -> PlayParams:
-    """How a match is played: no noise, no random moves, full search for every move, no resignation."""
+    """How a match is played: no noise, no random moves, full search for every move."""
     # Not validated: players of `zero match` may search more than the 65,535 visits that a game record can hold.
     return PlayParams.model_construct(
         num_slots=num_slots,

@@ -2,7 +2,7 @@
 
 Games are replayed by the rules, and the output of the search is checked against what the search can produce. Every
 clause holds for all correctly played games, however weak the players are, or its docstring gives the probability of a
-false alarm. The last clause compares games with one another. See docs/contract.md.
+false alarm. The clause `streams` compares games with one another. See docs/contract.md.
 """
 
 from collections.abc import Iterator, Sequence

@@ -80,7 +80,7 @@ def prepare(workspace: Path) -> GenerationId:
         dvc(workspace, "checkout", "--quiet", *(f"{out}.dvc" for out in STATE_DIRS))
     _check_state(workspace, entry)
     current = current_generation(workspace)
-    if current.player is not None:
+    if current.player is not None:  # it is not in the folders that `_check_state` checks
         inputs = read_inputs(workspace)
         checked_path(inputs.player.weights, inputs.player_dir)
     return current
@@ -285,13 +285,14 @@ def commit_record(workspace: Path, message: str, *paths: str) -> None:
 
 def _check_state(workspace: Path, entry: LedgerEntry) -> None:
     """Checks that champion and trainee, with all files of the trainee, are those that the last entry left."""
-    state = in_progress(workspace)
-    champion = required(state.champion, workspace / CHAMPION_DIR)
-    trainee = required(state.trainee, workspace / TRAINEE_DIR)
+    generation = in_progress(workspace)
+    champion = required(generation.champion, workspace / CHAMPION_DIR)
+    trainee = required(generation.trainee, workspace / TRAINEE_DIR)
     checked_path(champion.weights, workspace / CHAMPION_DIR)
     files = {checked_path(ref, workspace / TRAINEE_DIR) for ref in trainee.files}
     files.add(workspace / TRAINEE_DIR / MANIFEST_FILE)
     with _last_recorded(workspace, entry) as recorded:
+        # After a decision the trainee is a copy of `models/challenger`.
         left = recorded.next_state.md5.get(TRAINEE_DIR, "nothing") if recorded.next_state else "nothing"
     for name, found, wanted, by in (
         ("champion", champion.weights.sha256, entry.champion, "the ledger"),
@@ -326,10 +327,10 @@ def _replacing(target: Path) -> Iterator[Path]:
 
 def _holds(workspace: Path, entry: LedgerEntry) -> bool:
     """True if the challenger and the window in the workspace are those of a recorded generation."""
-    state = in_progress(workspace)
-    if state.challenger is None or state.window is None:
+    generation = in_progress(workspace)
+    if generation.challenger is None or generation.window is None:
         return False
-    found = (state.challenger.continued_weights.sha256, state.window.origin.generation)
+    found = (generation.challenger.continued_weights.sha256, generation.window.origin.generation)
     return found == (entry.trainee, entry.generation)
 
 

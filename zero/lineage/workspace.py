@@ -44,7 +44,8 @@ from zero.storage.vcs import WITHOUT_USERS_IGNORES, configure_dvc, dvc, dvc_cach
 
 STAGE_FILES = ("dvc.lock", "metrics", "plots")
 GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
-"""Paths that a generation in progress changes in the workspace. All other changes must be committed."""
+"""Paths that a generation in progress changes in the workspace. All other changes must be committed. The registry also
+changes `record/`, whose files are all in git."""
 # Both files are in .git, where neither `git status` nor DVC sees them.
 WRITER_LOCK_FILE = "zero.lock"
 STOP_FILE = "zero-stop"
@@ -439,7 +440,7 @@ def committed_ledger(workspace: Path) -> tuple[str, tuple[LedgerEntry, ...]]:
 
 
 def current_generation(workspace: Path) -> GenerationId:
-    """The generation in progress, from `state/generation.json`."""
+    """`state/generation.json`; `zero.record.generation.in_progress` also reads the other files of that generation."""
     return read_manifest(workspace, GenerationId, GENERATION_FILE)
 
 

@@ -34,8 +34,8 @@ DEFAULT_GNUGO_LEVEL, DEFAULT_PLAYOUTS, DEFAULT_LEELAZ_PLAYOUTS = 10, 1000, 200
 MAX_GNUGO_LEVEL = 20
 MAX_SIMULATIONS = 1_000_000
 SESSION_SIMULATIONS = 400
-"""Least simulations of a move in a session, unless the spec gives a number: gating's number, if it is greater.
-Networks are trained with far fewer."""
+"""Simulations of a move in a session if the spec gives no number, or gating's number, if that is greater. Networks are
+trained with far fewer."""
 WARM_UP_SIMULATIONS = 4
 MATCH_THREADS = 1
 """CPU threads of a network in a match, where two players search at once. The number is fixed: the bits depend on it."""
@@ -85,7 +85,7 @@ def resolve_player(
     Args:
       home: the project's folder.
       spec: the player.
-      for_session: by default, search with at least `SESSION_SIMULATIONS`, and let a winning pass end the game.
+      for_session: the defaults are at least `SESSION_SIMULATIONS` simulations, and `pass_wins`.
       network: that of the spec, if it was resolved before: a name can refer to another network later.
 
     Raises:

@@ -3,7 +3,7 @@
 | name | network |
 |---|---|
 | `weights.safetensors` | a weight file, with the parameters of a `params.yaml` beside it, if there is one |
-| `go9` | the champion of the lineage, or the shipped player if there is no lineage of that name |
+| `go9` | the champion of the lineage, or the shipped player if there is no lineage of that name; see `player_choice` |
 | `go9/gen-0012` | the champion after that generation |
 | `models:/zero-go9@champion`, `models:/zero-go9/7` | a model version in MLflow |
 | `shipped:go9` | the player that comes with the program, even if a lineage or file has its name |

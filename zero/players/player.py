@@ -34,6 +34,7 @@ class PlayerId(Manifest):
     name: str
     """Display name, such as `go9/gen-0012, 800 simulations` or `GNU Go 3.8 level 10`."""
     kind: Literal["network", "gtp", "rollout", "random"]
+    """Coarser than the kind of a `PlayerSpec`: GNU Go is a `gtp`, a raw network a `network`."""
     settings: dict[str, str | int | float | bool]
     """Everything that its play depends on: weights (SHA-256) and search, or command line and version."""
 
@@ -43,6 +44,8 @@ class Player(Protocol):
 
     Calls of one player never overlap; calls of two players do. Random numbers are keyed by the seed and the game's
     number, so that a game does not depend on the games played beside it.
+
+    `RolloutPlayer` also has `ignore_last_pass(game)`, which `zero.players.session` calls.
     """
 
     id: PlayerId

@@ -38,7 +38,7 @@ class NetworkSession:
           name: display name of the player.
           new_player: makes the player for any komi and any maximum length of a game, with the same evaluator.
           rules: game and board of the network.
-          num_simulations: simulations for each move.
+          num_simulations: simulations for each move, the number of the players that `new_player` makes.
           resign_threshold: it resigns below this value, in [-1, 1]; -1 means never.
           seconds: time limit of every search; None without one.
           digest: of the weights and the search.
@@ -165,7 +165,7 @@ class PlayerSession:
         self._open_game()
 
     def set_position(self, actions: tuple[int, ...], ends_with_filler_pass: bool = False) -> None:
-        """Sets the moves of the game. Only rollout MCTS, which looks ahead, knows filler passes."""
+        """Sets the moves of the game. To other players than rollout MCTS a filler pass is a pass."""
         # as in `NetworkSession.set_position`
         cannot_extend = self._has_filler_pass and (actions != self._actions or not ends_with_filler_pass)
         if self._actions is None or self._has_failed or cannot_extend or actions[: len(self._actions)] != self._actions:

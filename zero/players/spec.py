@@ -20,8 +20,8 @@ from zero.errors import ParamsError, did_you_mean
 from zero.storage.manifests import NO_RESIGNATION
 
 KINDS = ("random", "rollout", "gnugo", "leelaz", "gtp", "raw")
-"""Kinds of player: the text before the first colon or comma. Any other text is the name of a network, such as
-`shipped:go9`; a spec of kind `raw` also names one."""
+"""What a spec can begin with, up to the first colon or comma. One with another beginning, such as `go9` or
+`shipped:go9`, names a network, as `raw` does after the colon."""
 KIND_PATTERN = re.compile("[:,]")
 SEARCH_OPTIONS = {
     "root": None,

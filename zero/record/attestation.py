@@ -86,12 +86,12 @@ def decision_attestation(generation: Generation, decision: PromotionDecision, pr
     Raises:
       StorageError: a manifest is missing.
     """
-    champion, state = required(generation.champion, CHAMPION_DIR), generation.generation_id
+    champion, generation_id = required(generation.champion, CHAMPION_DIR), generation.generation_id
     required(generation.trainee, TRAINEE_DIR)
     made = zip(DATA_DIRS, (generation.games, generation.window, generation.challenger, generation.match), strict=True)
     for folder, manifest in made:
         required(manifest, folder)
-    player = state.player if state and generation.overlap else None
+    player = generation_id.player if generation_id and generation.overlap else None
     parts = decision_parts(generation, previous.provenance, champion.weights.sha256, player)
     engine = {stage: origin.engine for stage, origin in generation.origins.items()}
     return _attestation(generation, "decision", decision.lineage, decision.generation, parts, engine)

@@ -91,7 +91,7 @@ class State(NamedTuple):
     resign_threshold: float | None
     """Resignation threshold of the next generation; None if the record does not hold it."""
     md5: Mapping[str, str]
-    """MD5 of the state's folders that are handed on unchanged, by path."""
+    """MD5 of the next state's folders, by path; after a decision without the champion's."""
 
 
 class Generation:
@@ -118,7 +118,7 @@ class Generation:
           line: its line of the newest ledger; None if that ledger has no line for it.
           previous: the generation of the preceding ledger line; None for the first.
           source: the generation that a rollback or a branch restores.
-          history: its lineage in git; None for a work tree.
+          history: its lineage in git; only `ProjectRecord` gives it.
           offline: True if a missing cost note is not fetched.
         """
         self.lineage, self.number, self.line = lineage, number, line
@@ -129,7 +129,7 @@ class Generation:
     @property
     def history(self) -> LineageHistory:
         """Its lineage in git."""
-        assert self._history is not None, "a work tree has no history"
+        assert self._history is not None, "only a generation of ProjectRecord has a history"
         return self._history
 
     @property
@@ -144,7 +144,7 @@ class Generation:
 
     @property
     def commit(self) -> str | None:
-        """The commit that wrote its line; None if no commit did, and for a work tree."""
+        """The commit or tag from which its files are read; None if no commit wrote its line, and for a work tree."""
         return self.files.commit if isinstance(self.files, CommittedFiles) else None
 
     @property
@@ -208,7 +208,7 @@ class Generation:
 
     @cached_property
     def outs(self) -> Mapping[str, Out]:
-        """What its stages wrote, by path; empty if no stage ran for it."""
+        """What its stages wrote, by path; empty if no stage ran for it, and for a work tree."""
         if self.entry is None or self.entry.kind != "decision":
             return {}
         found: dict[str, Out] = {}

@@ -124,7 +124,7 @@ def open_history(home: Path, lineage: str) -> Iterator[LineageHistory]:
     """History of a lineage, with a process that reads its objects.
 
     Raises:
-      LineageError: the lineage is unknown, or its branch has no ledger.
+      LineageError: the lineage has neither a branch nor tags (it needs no workspace), or no ledger.
     """
     folder = workspace_dir(home, lineage)
     project = _repository(home, lineage)

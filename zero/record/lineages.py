@@ -111,8 +111,8 @@ def workspace_generations(workspace: Path) -> Iterator[list[Generation]]:
     """The generations in a workspace's ledger, oldest first, each read from its tag.
 
     Unlike `ProjectRecord` this trusts the newest ledger and does not read its older versions, which saves much time in
-    a long lineage. Their `commit` is the tag. They have neither `source` nor `history`, so the `next_state` of a
-    rollback or a branch lacks what was restored.
+    a long lineage. A generation's `commit` is its tag here. It has neither `source` nor `history`, so the `next_state`
+    of a rollback or a branch lacks what was restored.
 
     Raises:
       LineageError: the workspace has no ledger, or its chain is broken.

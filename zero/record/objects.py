@@ -162,7 +162,7 @@ class WorkTreeFiles:
         return read_bytes(self.repository / path)
 
     def locate(self, folder: str, out: Out | None, name: str) -> Path | None:
-        """Path of a file in a folder that DVC tracks, if it is there. `out`: how DVC records the folder."""
+        """Path of a file in a folder that DVC tracks, if it is there. `out` is ignored."""
         path = self.repository / folder / name
         return path if path.exists() else None
 

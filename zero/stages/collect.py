@@ -30,7 +30,7 @@ from zero.storage.manifests import FileRef, GameSet, Origin, ShardRef
 from zero.storage.store import Store, StoredShard
 
 MAX_ROUNDS = 3
-"""Maximum number of times that a shard is played which is corrupt in the store or breaks the data contract."""
+"""How often a shard is played, if it is corrupt in the store or breaks the data contract each time."""
 
 log = logging.getLogger(__name__)
 

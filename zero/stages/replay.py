@@ -1,8 +1,8 @@
 """Stage `replay`: selects the games that the network is trained on, the window, and links their shards to it.
 
 The window holds the last self-play games of the lineage, at most `replay.window_games`. Every file is checked against
-its digest. New games must also fulfil the data contract (`docs/contract.md`), alone and together with the window. A
-shard that does not is quarantined, and the next `dvc repro` plays it again.
+its digest. New games are read again and must fulfil the data contract (`docs/contract.md`) as in `collect`, alone and
+together with the window. A shard that does not is quarantined, and the next `dvc repro` plays it again.
 """
 
 import logging
@@ -155,7 +155,7 @@ def window_size(params: Params, number: int, old: Sequence[WindowShard]) -> int:
 
 
 def size_by_fraction(params: Params, number: int, old: Sequence[WindowShard]) -> int:
-    """`window_fraction` of the games that the lineage would have, had each generation played as many as this one.
+    """The share `window_fraction` of all games: of each generation as many as this one plays, and the imported ones.
 
     In generations that were recorded before 2026-11-27 it is the size for a fraction of 1 too.
     """
@@ -223,7 +223,7 @@ def check_games(inputs: Inputs, games: GameSet, store: Store, histograms: GameHi
         agreement += value_agreement(checked)
         histograms.add(checked)
         num_targets += int(np.count_nonzero(np.diff(checked.visit_offsets)))
-        num_planes += min(SAMPLED_POSITIONS, checked.num_positions)
+        num_planes += min(SAMPLED_POSITIONS, checked.num_positions)  # as many as the contract checks
         num_resigned += checked.end.count(RESIGNATION)
     known: list[Opening] = []
     for entry in inputs.old_window.shards:
@@ -265,6 +265,7 @@ def selfplay_expected(params: Params, generation: GenerationId, player: str, ref
         num_games=ref.num_games,
         search=params.search,
         play=play,
+        # as in `plan_shards`
         resign_threshold=generation.resign_threshold if play.calibration_fraction else NO_RESIGNATION,
     )
 

@@ -177,7 +177,7 @@ def plan_shards(
       kind: the stage.
       generation: the generation to play.
       weights: SHA-256 of the player for self-play; of the challenger and the champion for gating.
-      resign_threshold: see `ShardSpec`; ignored if no game of the stage may resign.
+      resign_threshold: see `ExpectedProperties`; ignored without calibration games, because then no game may resign.
     """
     engine, lock_file, profile = code_digest(kind), lock_file_digest(), shard_profile(params.profile)
     section = params.selfplay if kind == "selfplay" else params.gating
@@ -188,7 +188,7 @@ def plan_shards(
             game=params.game,
             search=params.search,
             play=play,
-            # Where no game may resign, the threshold must not change the keys of the shards.
+            # A threshold that is ignored must not change the keys of the shards.
             resign_threshold=resign_threshold if play.calibration_fraction else NO_RESIGNATION,
             weights=weights,
             seed=params.seed,

@@ -70,6 +70,7 @@ def play_into_store(
     # A partial shard has the key of the complete one, so a finished receipt would belong to other work.
     if not stop_after and (receipt := finished_receipt(spec, store)):
         return receipt
+    # `spec.device` is the section `profile` of the parameters, `spec.profile` the execution profile.
     meter = Meter(spec.device.device, since_start=is_first)
     prepare_inference(spec.device)
     check_profile(spec.profile, shard_profile(spec.device))

@@ -282,7 +282,10 @@ class ExpectedProperties(Manifest):
 
 
 class GameRecord(NamedTuple):
-    """One finished game in memory, T moves long. `zero.play` makes those of a shard, `zero.data` stores them."""
+    """One finished game in memory, T moves long. `zero.play` makes those of a shard, `zero.data` stores them.
+
+    It is no manifest, but lies below both packages.
+    """
 
     actions: "np.ndarray"  # [T] int16
     visit_counts: "np.ndarray"  # [T, A] uint16, policy target times its sum; zeros if the move has no target

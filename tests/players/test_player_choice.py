@@ -11,12 +11,11 @@ from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import environment_of, make_project
 from tests.parameters import resolved_preset
 from tests.players.resolved import resolved_network
-from zero.evaluation import player_choice
-from zero.evaluation.player_choice import choose_player
 from zero.interop.export import export_player
 from zero.lineage.workspace import new_lineage
-from zero.players import networks
+from zero.players import networks, player_choice
 from zero.players.networks import SHIPPED_DIR, resolve_network
+from zero.players.player_choice import choose_player
 from zero.players.spec import parse_player
 
 CHAMPION, SHIPPED = "tiny/gen-0002", "shipped:tiny"
