@@ -1,7 +1,7 @@
 """Compiles the kernels that a generation and a game against a player need: `python -m infra.precompile`.
 
-`infra/setup` runs it after an installation, so that the first generation and the first game need not wait. Without it,
-and after a change of a kernel, each kernel compiles on its first use.
+`infra/setup` or `.ci/run` runs it after an installation, so that the first generation and the first game need not wait.
+Without it, and after a change of a kernel, each kernel compiles on its first use.
 """
 
 import numpy as np

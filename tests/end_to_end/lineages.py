@@ -47,8 +47,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start hundreds of proce
 # There are more test processes than cores. With several threads in each, OpenMP's threads spin while they wait for one
 # that has no core: a test of the learner took 76 s beside others, 3 s alone. Must be set before torch is imported.
 # Stages and sessions set the number of threads of their profile themselves; `pytest_runtest_setup` sets it back.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads of a test that sets several sleep while they wait
 QUICKLY = {"profile__backend": "openvino"}
 """Parameter of lineages whose games are played by new processes: without torch, a process starts twice as fast."""
 HARDLY_ANYTHING = [{"from_step": 0, "learning_rate": 1e-6}]

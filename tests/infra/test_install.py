@@ -75,6 +75,11 @@ def test_an_interpreter_that_is_none_is_refused_with_the_remedy(fresh: Path) -> 
     assert len(done.stderr.splitlines()) == 1 and not (fresh / ".venv").exists()
 
 
+def test_another_argument_than_packages_is_refused(fresh: Path) -> None:
+    done = run([BASH, "infra/setup", "package"], fresh, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: infra/setup package: the only argument is packages\n")
+
+
 def test_an_incomplete_installation_is_replaced_and_a_failed_one_leaves_no_stamp(fresh: Path) -> None:
     (fresh / "pyproject.toml").write_text("this is no project file")
     (fresh / ".venv").mkdir()

@@ -55,8 +55,8 @@ CHECKS = (
     (AuditCheck.ATTESTATION, check_signature),
     (AuditCheck.ATTESTATION, check_attestation),
 )
-"""Checks of an audit that must find nothing before anything is computed. The others read outputs, or
-the ledger, whose chain is checked before."""
+"""Checks of an audit that must find nothing before anything is computed. `_check_inputs` adds the
+parent's. Most of the others read outputs."""
 FORGED = "the files are equal, but the record has another digest"
 LOST = "the recorded data is neither on this machine nor on the remote, so the place is unknown"
 PROFILE_PROGRAM = """

@@ -41,7 +41,7 @@ class SampleGames(NamedTuple):
     visit_actions: np.ndarray  # [V] int16
     visit_counts: np.ndarray  # [V] uint16
     targets: np.ndarray  # [D] int64, the moves with visits; empty if all M have some
-    cumulative_weights: np.ndarray  # [M] float64, a move without visits adds 0; empty if all others have weight 1
+    cumulative_weights: np.ndarray  # [M] float64, a move without visits adds nothing; empty if all M weights are 1
 
 
 class SampleBatch(NamedTuple):
@@ -97,7 +97,7 @@ class Sampler:
         self._threads.shutdown(cancel_futures=True)
 
     def batches(self, first_step: int, num_steps: int) -> Iterator[SampleBatch]:
-        """The batches of `num_steps` steps after the first `first_step`; one is valid until the next is requested."""
+        """The batches of `num_steps` steps from step `first_step`, counted from 0. One is valid until the next."""
         steps = iter(range(first_step, first_step + num_steps))
         coming: deque[Future[SampleBatch]] = deque()
         for step in steps:

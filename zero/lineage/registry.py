@@ -80,8 +80,8 @@ def prepare(workspace: Path) -> GenerationId:
         dvc(workspace, "checkout", "--quiet", *(f"{out}.dvc" for out in STATE_DIRS))
     _check_state(workspace, entry)
     current = current_generation(workspace)
-    if current.player is not None:  # it is not in the folders that `_check_state` checks
-        inputs = read_inputs(workspace)
+    if current.player is not None:
+        inputs = read_inputs(workspace)  # `_check_state` checks the champion's weights, but not the player's
         checked_path(inputs.player.weights, inputs.player_dir)
     return current
 

@@ -44,8 +44,8 @@ from zero.storage.vcs import WITHOUT_USERS_IGNORES, configure_dvc, dvc, dvc_cach
 
 STAGE_FILES = ("dvc.lock", "metrics", "plots")
 GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
-"""Paths that a generation in progress changes in the workspace. All other changes must be committed. The registry also
-changes `record/`, whose files are all in git."""
+"""Paths that a generation in progress changes in the workspace. Files in `record/`, which the registry writes, may
+differ too. All other changes must be committed."""
 # Both files are in .git, where neither `git status` nor DVC sees them.
 WRITER_LOCK_FILE = "zero.lock"
 STOP_FILE = "zero-stop"

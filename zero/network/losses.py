@@ -17,7 +17,7 @@ SATURATED_VALUE = 0.99
 
 
 class Targets(NamedTuple):
-    """Training targets of a batch, in the order of `zero.data.samples.SampleBatch`; for the player to move."""
+    """Training targets of a batch, in the order of `SampleBatch` without its planes; for the player to move."""
 
     policy: Tensor  # [B, A], sums to 1
     value: Tensor  # [B], outcome

@@ -34,7 +34,7 @@ DEFAULT_GNUGO_LEVEL, DEFAULT_PLAYOUTS, DEFAULT_LEELAZ_PLAYOUTS = 10, 1000, 200
 MAX_GNUGO_LEVEL = 20
 MAX_SIMULATIONS = 1_000_000
 SESSION_SIMULATIONS = 400
-"""Simulations of a move in a session if the spec gives no number, or gating's number, if that is greater. Networks are
+"""Simulations of a move in a session if the spec gives no number; gating's number if that is greater. Networks are
 trained with far fewer."""
 WARM_UP_SIMULATIONS = 4
 MATCH_THREADS = 1

@@ -3,10 +3,12 @@
 | name | network |
 |---|---|
 | `weights.safetensors` | a weight file, with the parameters of a `params.yaml` beside it, if there is one |
-| `go9` | the champion of the lineage, or the shipped player if there is no lineage of that name; see `player_choice` |
+| `go9` | the champion of the lineage, or the shipped player if there is no lineage of that name |
 | `go9/gen-0012` | the champion after that generation |
 | `models:/zero-go9@champion`, `models:/zero-go9/7` | a model version in MLflow |
 | `shipped:go9` | the player that comes with the program, even if a lineage or file has its name |
+
+In `zero play` and `zero gtp`, `player_choice` first decides between a lineage and a shipped player of one name.
 
 Generations are read from git and DVC's cache, without a checkout. If a signed attestation is stored beside a weight
 file, as in the folders of `zero.interop.export`, weights and parameters must be those that it attests.

@@ -20,8 +20,8 @@ from zero.errors import ParamsError, did_you_mean
 from zero.storage.manifests import NO_RESIGNATION
 
 KINDS = ("random", "rollout", "gnugo", "leelaz", "gtp", "raw")
-"""What a spec can begin with, up to the first colon or comma. One with another beginning, such as `go9` or
-`shipped:go9`, names a network, as `raw` does after the colon."""
+"""The text before the first colon or comma of a spec. Any other text there names a network, such as `go9` or
+`shipped:go9`. The name of a network follows `raw:` too."""
 KIND_PATTERN = re.compile("[:,]")
 SEARCH_OPTIONS = {
     "root": None,

@@ -91,7 +91,7 @@ class State(NamedTuple):
     resign_threshold: float | None
     """Resignation threshold of the next generation; None if the record does not hold it."""
     md5: Mapping[str, str]
-    """MD5 of the next state's folders, by path; after a decision without the champion's."""
+    """MD5 of the folders that the next generation starts from, by path; after a decision without the champion's."""
 
 
 class Generation:

@@ -1,8 +1,8 @@
 """Stage `replay`: selects the games that the network is trained on, the window, and links their shards to it.
 
 The window holds the last self-play games of the lineage, at most `replay.window_games`. Every file is checked against
-its digest. New games are read again and must fulfil the data contract (`docs/contract.md`) as in `collect`, alone and
-together with the window. A shard that does not is quarantined, and the next `dvc repro` plays it again.
+its digest. `collect` has checked the new games against the data contract (`docs/contract.md`); here they are checked
+again, also together with the window. A shard that fails is quarantined, and the next `dvc repro` plays it again.
 """
 
 import logging
@@ -155,7 +155,9 @@ def window_size(params: Params, number: int, old: Sequence[WindowShard]) -> int:
 
 
 def size_by_fraction(params: Params, number: int, old: Sequence[WindowShard]) -> int:
-    """The share `window_fraction` of all games: of each generation as many as this one plays, and the imported ones.
+    """Size of the window by `window_fraction`: that share of all games, at least the games of this generation.
+
+    All games are the imported ones, and for each generation as many as this one plays.
 
     In generations that were recorded before 2026-11-27 it is the size for a fraction of 1 too.
     """

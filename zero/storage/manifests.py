@@ -284,7 +284,7 @@ class ExpectedProperties(Manifest):
 class GameRecord(NamedTuple):
     """One finished game in memory, T moves long. `zero.play` makes those of a shard, `zero.data` stores them.
 
-    It is no manifest, but lies below both packages.
+    It is here, although it is no manifest, so that both packages can import it.
     """
 
     actions: "np.ndarray"  # [T] int16
