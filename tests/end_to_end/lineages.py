@@ -37,10 +37,14 @@ FIRST = (
     *("tests/audit/test_registry.py", ON_THE_SERVERS[0], ON_THE_CLUSTER[0], "tests/end_to_end/test_crashes.py"),
     *("tests/end_to_end/test_overlap.py", "tests/end_to_end/test_bad_games.py", "tests/end_to_end/test_operations.py"),
     *("tests/end_to_end/test_reproduce.py", "tests/tracking/test_rebuild.py"),
+    *("tests/end_to_end/test_supervised.py", "tests/end_to_end/test_dead_training.py"),
+    *("tests/stages/test_presets_for_a_gpu.py", "tests/network/test_start_of_training.py"),
+    *("tests/games/test_bounds_checks.py", "tests/benchmarks/test_workers.py"),
 )
 """Files that take minutes, in the order in which they start, so that the last ones are short.
 
-The first file makes the lineages for which the second line waits; the others of the first line have their own.
+The first file makes the lineages for which the second line waits. The last three lines have few tests, so they would
+come last: the remaining files start in the order of their number of tests, the largest first.
 """
 ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start hundreds of processes: the second need not compile again

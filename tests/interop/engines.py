@@ -89,14 +89,11 @@ def engine_program(kind: str) -> GtpProgram:
 
 def network_9x9() -> Evaluator:
     """A small network with random weights."""
-    import torch
-
     from tests.network.networks import CPU, TINY
     from zero.config.params import GoParams
     from zero.network.inference import new_evaluator
     from zero.network.weights import new_network, weights_bytes
 
-    torch.set_num_threads(1)
     game = GoParams(name="go", size=9, komi=7.5, allow_suicide=False)
     return new_evaluator(weights_bytes(new_network(TINY, game, 3)), CPU)
 

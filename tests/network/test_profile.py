@@ -66,15 +66,11 @@ def test_the_instruction_set_is_that_of_torch_without_importing_torch(limit):
 
 
 def test_prepared_torch_is_deterministic_and_has_the_requested_threads():
-    threads = torch.get_num_threads()
-    try:
-        prepare_torch(CPU, 2)
-        assert torch.get_num_threads() == 2
-        assert torch.are_deterministic_algorithms_enabled()
-        prepare_torch(CPU, 1)
-        assert torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(threads)
+    prepare_torch(CPU, 2)
+    assert torch.get_num_threads() == 2
+    assert torch.are_deterministic_algorithms_enabled()
+    prepare_torch(CPU, 1)
+    assert torch.get_num_threads() == 1
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
