@@ -1,16 +1,17 @@
 """Checks of the decision: the match replayed by the rules, its players, and the state before and after it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from zero.audit.data import RESTORE_OBJECT, UNREADABLE, compare_window_shards, read_shard
 from zero.audit.findings import Mismatch, differing_fields, differs, restored
 from zero.config.params import NetworkParams, params_digest
 from zero.data.adjudication import adjudicate, violation_text
-from zero.data.dataset.manifest import Dataset
+from zero.data.dataset.manifest import Dataset, DatasetFile
 from zero.data.records import GameColumns, concatenate
 from zero.errors import StorageError
 from zero.games.rules import rules_of
+from zero.lineage.imported import first_window
 from zero.record.generation import PLAYER_NAME, Generation, State, listed, read_model
 from zero.stages.gating import decide, match_result
 from zero.storage.files import sha256_bytes
@@ -32,9 +33,7 @@ from zero.storage.manifests import (
     MatchResult,
     Origin,
     PromotionDecision,
-    ShardRef,
     Window,
-    WindowShard,
 )
 
 
@@ -245,35 +244,18 @@ def _check_start(generation: Generation, remedy: str) -> Iterator[Mismatch]:
         )
         where, fields = f"{TRAINEE_DIR}/{MANIFEST_FILE}", Checkpoint.model_fields
         yield from differing_fields(where, "", trainee, first, fields, remedy)
-    shards = _imported_shards(generation)
-    if window is not None and shards is not None:
-        num_games = sum(each.num_games for each in shards)
-        num_positions = sum(each.shard.num_positions for each in shards)
-        imported = Window(origin=window.origin, shards=shards, num_games=num_games, num_positions=num_positions)
-        yield from _compare_windows(window, imported, remedy)
+    files = _imported_files(generation)
+    if window is not None and files is not None:
+        yield from _compare_windows(window, first_window(files, window.origin), remedy)
 
 
-def _imported_shards(generation: Generation) -> tuple[WindowShard, ...] | None:
-    """The shards of the first window: the training split of the dataset; None if its manifest cannot be read."""
+def _imported_files(generation: Generation) -> Sequence[DatasetFile] | None:
+    """The files of the dataset whose games the first window holds; None if its manifest cannot be read."""
     if generation.params is not None and not generation.params.dataset:
         return ()
     out = generation.dataset_out
     dataset = read_model(Dataset, generation.manifest_bytes(out.path)) if out is not None else None
-    if dataset is None:
-        return None
-    shards = [
-        ShardRef(
-            file=file.games,
-            key=file.games.sha256,
-            generation=0,
-            first_game=file.first_game,
-            num_games=file.num_games,
-            num_positions=file.num_positions,
-        )
-        for file in dataset.files
-        if file.split == "train"
-    ]
-    return tuple(WindowShard(shard=shard, skip_games=0) for shard in shards)
+    return [file for file in dataset.files if file.split == "train"] if dataset is not None else None
 
 
 def _check_restored_window(generation: Generation, remedy: str) -> Iterator[Mismatch]:

@@ -263,5 +263,5 @@ def _listing(content: bytes | None) -> Mapping[str, str] | None:
         return None
     try:
         return {str(each["relpath"]): str(each["md5"]) for each in json.loads(content)}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
