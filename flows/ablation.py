@@ -11,10 +11,12 @@ from pydantic import Field
 
 from flows.commands import Event, run_zero
 from flows.generation import generation
+from zero.config.auto import resolve_auto
 from zero.config.params import ExecutorKind, parse_params, preset_text, presets
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import ParamsError
 from zero.lineage.workspace import committed_ledger
+from zero.network.profile import this_machine
 from zero.storage.files import write_atomic
 from zero.storage.layout import workspace_dir
 from zero.storage.vcs import git
@@ -62,16 +64,23 @@ def ablation(
 
 @task(task_run_name="new-{lineage}", cache_policy=NO_CACHE)
 def make_lineage(home: Path, lineage: str, preset: str, architecture: Architecture) -> str:
-    """Makes the lineage of an architecture, unless it exists."""
-    if workspace_dir(home, lineage).exists():
+    """Makes the lineage of an architecture, unless it exists.
+
+    Raises:
+      ParamsError: it exists, and was made from other parameters.
+    """
+    tree = with_architecture(yaml.safe_load(parameters_text(home, preset)), architecture)
+    text = yaml.safe_dump(tree, sort_keys=False)
+    params = home / STATE_FOLDER / "ablations" / f"{lineage}.yaml"
+    has_workspace = workspace_dir(home, lineage).exists()
+    if has_workspace or git(home, "for-each-ref", f"refs/heads/lineage/{lineage}").strip():
+        if params.exists() and params.read_text("utf-8") != text:
+            raise ParamsError(f"{lineage} was made from other parameters, {params}; give another --param name=")
+        if not has_workspace:  # killed after the push
+            run_zero(home, "restore", lineage, listen=get_run_logger().info)
         return lineage
-    if git(home, "for-each-ref", f"refs/heads/lineage/{lineage}").strip():  # killed after the push
-        run_zero(home, "restore", lineage, listen=get_run_logger().info)
-    else:
-        tree = with_architecture(yaml.safe_load(parameters_text(home, preset)), architecture)
-        params = home / STATE_FOLDER / "ablations" / f"{lineage}.yaml"
-        write_atomic(params, yaml.safe_dump(tree, sort_keys=False).encode())
-        run_zero(home, "new", lineage, "--params", str(params), listen=get_run_logger().info)
+    write_atomic(params, text.encode())
+    run_zero(home, "new", lineage, "--params", str(params), listen=get_run_logger().info)
     return lineage
 
 
@@ -97,7 +106,7 @@ def parameters_text(home: Path, preset: str) -> str:
         remedy = f"give a file below {home}, or a preset: {', '.join(presets())}"
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ParamsError(f"cannot read {home / preset}: {reason}; {remedy}") from None
-    parse_params(text, str(home / preset))
+    parse_params(resolve_auto(text, this_machine(text)), str(home / preset))  # as `zero new` does later
     return text
 
 

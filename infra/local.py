@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import quote
 
 import httpx
 
@@ -226,7 +227,7 @@ def client_env(home: Home, ports: Mapping[str, int]) -> dict[str, str]:
             "no_proxy": no_proxy,
             "ZERO_HOME": str(home.state.parent),
             "PREFECT_HOME": str(home.state / "prefect"),
-            "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home.state}/prefect/prefect.db",
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": sqlite_url("sqlite+aiosqlite", home.state / "prefect/prefect.db"),
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
             "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",  # `--watch` shows logs beside the states
             "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
@@ -243,6 +244,11 @@ def client_env(home: Home, ports: Mapping[str, int]) -> dict[str, str]:
     )
 
 
+def sqlite_url(scheme: str, path: Path) -> str:
+    """URL of a database, whose path may have `%` or `?`."""
+    return f"{scheme}:///{quote(str(path))}"
+
+
 def server_command(home: Home, name: str, port: int) -> list[str]:
     """Command line of a server. MLflow gets one process for requests; its default is four."""
     place = ["--host", HOST, "--port", str(port)]
@@ -251,7 +257,8 @@ def server_command(home: Home, name: str, port: int) -> list[str]:
     if name == "web":
         return [sys.executable, "-m", "zero", "web", *place]
     folder = home.state / "mlflow"
-    stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts"]
+    stores = ["--backend-store-uri", sqlite_url("sqlite", folder / "mlflow.db")]
+    stores += ["--artifacts-destination", f"{folder}/artifacts"]
     hosts = ["--allowed-hosts", f"{HOST}:{port},localhost:{port}"]
     app = ["--app-name", "zero"]  # MLflow's own server, with pages that open on model training
     return [sys.executable, "-m", "mlflow", "server", *app, *place, "--workers", "1", *stores, *hosts]

@@ -157,9 +157,13 @@ def make_pool(api: str) -> None:
 
     Raises:
       httpx.HTTPError: the server does not answer, or refuses.
+      ValueError: something else than Prefect answers.
     """
     known = fetch(f"{api}/collections/views/aggregate-worker-metadata")
-    template = known["prefect"]["process"]["default_base_job_configuration"]
+    try:
+        template = known["prefect"]["process"]["default_base_job_configuration"]
+    except (KeyError, TypeError):  # JSON of something else, or a page
+        raise ValueError("this is not Prefect's API; set PREFECT_API_URL to the server's URL with /api") from None
     try:
         fetch(f"{api}/work_pools/", {"name": POOL, "type": "process", "base_job_template": template})
     except httpx.HTTPStatusError as error:

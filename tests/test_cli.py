@@ -240,7 +240,15 @@ def test_a_disk_that_cannot_be_written_is_one_line(code, monkeypatch, capsys):
     ]
 
 
-def test_other_system_errors_are_raised(monkeypatch):
+def test_another_system_error_with_a_path_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "app", lambda: Path("/proc/there/file").mkdir())
+    with pytest.raises(SystemExit, match="1"):
+        cli.main()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"zero: cannot use /proc/there/file: No such file or directory; {cli.NOT_USABLE}"]
+
+
+def test_a_system_error_without_a_path_is_raised(monkeypatch):
     def write() -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 

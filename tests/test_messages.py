@@ -172,9 +172,14 @@ new random --preset smoke
     'random' is the name of a kind of player, as in `zero match`; choose another name
 status go7
     unknown lineage 'go7'; known are: none yet; make it with `zero new go7`
+status a-name-that-is-longer-than-40-characters-is-refused
+    unknown lineage 'a-name-that-is-longer-than-40-characters-is-refused'; known are: none yet; use up to 40 of a-z, 0-9
+    and '-', starting with a letter
 restore go7
     no branch lineage/go7 in HOME; make the lineage with `zero new go7`, or fetch it: `git fetch --tags origin
     lineage/go7:lineage/go7`
+restore go*
+    unknown lineage 'go*'; known are: none yet; use up to 40 of a-z, 0-9 and '-', starting with a letter
 track go7
     MLFLOW_TRACKING_URI is not set and no local server runs; set it, or run `make up`
 provenance go9/gen-0001
@@ -185,6 +190,8 @@ reproduce go9/gen-0001 --sample 1 --keep again
     --sample and --keep exclude each other (a sample has no clone); give one of them
 audit go7
     unknown lineage 'go7'; known are: none yet; make it with `zero new go7`
+audit *
+    unknown lineage '*'; known are: none yet; use up to 40 of a-z, 0-9 and '-', starting with a letter
 audit go9/twelve
     'go9/twelve' is not a generation; name a lineage (go9) or a tag (go9/gen-0012)
 audit go9 --key missing.pem

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,38 +11,38 @@ import yaml
 
 from tests.end_to_end.project import environment_of, git
 from zero.audit import Audit, Finding, Mark, audit
-from zero.storage.files import sha256_bytes
+from zero.storage.files import canonical_json, sha256_bytes
 from zero.storage.layout import LEDGER_FILE
 
 LINEAGE = "tiny"
 BRANCH = f"lineage/{LINEAGE}"
 
 
-def tag_of(number: int) -> str:
-    return f"{LINEAGE}/gen-{number:04d}"
+def tag_of(number: int, lineage: str = LINEAGE) -> str:
+    return f"{lineage}/gen-{number:04d}"
 
 
 class Record:
-    """A project with lineage `tiny` of generations 0 to 2."""
+    """A lineage of a project, mostly `tiny` of generations 0 to 2."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.workspace = home / ".zero/workspaces" / LINEAGE
+    def __init__(self, home: Path, lineage: str = LINEAGE) -> None:
+        self.home, self.lineage = home, lineage
+        self.workspace = home / ".zero/workspaces" / lineage
 
     def audit(self, target: str = LINEAGE, uri: str = "", own_key: bytes | None = None) -> Audit:
         return audit(self.home, target, uri, own_key)
 
     def mismatches(self, uri: str = "", own_key: bytes | None = None) -> list[Finding]:
         """The mismatches of an audit in which nothing is missing."""
-        found = self.audit(LINEAGE, uri, own_key)
+        found = self.audit(self.lineage, uri, own_key)
         assert not found.incomplete, [finding.line() for finding in found.findings]
         return [finding for finding in found.findings if finding.mark == Mark.MISMATCH]
 
     def commit(self, number: int) -> str:
-        return git(self.workspace, "rev-parse", f"{tag_of(number)}^{{commit}}").strip()
+        return git(self.workspace, "rev-parse", f"{tag_of(number, self.lineage)}^{{commit}}").strip()
 
     def read(self, number: int, path: str) -> bytes:
-        return git(self.workspace, "show", f"{tag_of(number)}:{path}").encode()
+        return git(self.workspace, "show", f"{tag_of(number, self.lineage)}:{path}").encode()
 
     def lines(self) -> list[dict[str, Any]]:
         """The entries of the newest ledger."""
@@ -62,17 +62,28 @@ class Record:
 
     def publish(self, head: str, **tags: str) -> None:
         """Sets the branch, and tags by generation (`gen_0002=commit`), in workspace and project."""
-        refs = {f"refs/heads/{BRANCH}": head}
-        refs |= {f"refs/tags/{LINEAGE}/{name.replace('_', '-')}": commit for name, commit in tags.items()}
+        refs = {f"refs/heads/lineage/{self.lineage}": head}
+        refs |= {f"refs/tags/{self.lineage}/{name.replace('_', '-')}": commit for name, commit in tags.items()}
         for ref, commit in refs.items():
             git(self.workspace, "update-ref", ref, commit)
             git(self.home, "fetch", "--quiet", str(self.workspace), f"+{ref}:{ref}")
         (self.workspace / LEDGER_FILE).write_bytes(git(self.workspace, "show", f"{head}:{LEDGER_FILE}").encode())
 
-    def rewrite_newest(self, files: Mapping[str, bytes | None]) -> None:
-        """Rewrites the commit of generation 2 with other files, and moves branch and tag in both clones."""
-        made = self.rewritten(self.commit(2), files, f"{self.commit(2)}^")
-        self.publish(made, gen_0002=made)
+    def rewrite_newest(self, files: Mapping[str, bytes | None], number: int = 2) -> None:
+        """Rewrites the commit of the newest generation with other files, and moves branch and tag in both clones."""
+        made = self.rewritten(self.commit(number), files, f"{self.commit(number)}^")
+        self.publish(made, **{f"gen_{number:04d}": made})
+
+    def edit_newest(self, folder: str, edit: Callable[[Any], None], number: int = 2) -> None:
+        """Edits the manifest of a folder of the newest generation's state."""
+        tree = yaml.safe_load(self.read(number, f"{folder}.dvc"))
+        listing = json.loads(self._object(tree["outs"][0]["md5"]).read_bytes())
+        entry = next(each for each in listing if each["relpath"] == "manifest.json")
+        manifest = json.loads(self._object(entry["md5"]).read_bytes())
+        edit(manifest)
+        entry["md5"] = self.put(canonical_json(manifest))
+        tree["outs"][0]["md5"] = self.put(json.dumps(listing).encode(), ".dir")
+        self.rewrite_newest({f"{folder}.dvc": yaml.safe_dump(tree).encode()}, number)
 
     def commit_ledger(self, lines: list[dict[str, Any]] | bytes) -> None:
         """Commits another ledger on top."""

@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import git, zero
 from zero.audit import Mark, audit
 from zero.errors import LineageError
+from zero.storage.layout import LEDGER_FILE
 
 
 def test_an_unchanged_lineage_passes_without_a_network(recorded: Lineage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +75,30 @@ def test_rollback_and_branch_are_understood(gone_on: Lineage) -> None:
 
 def test_a_tag_is_audited_with_its_ancestors(gone_on: Lineage) -> None:
     assert [row.tag for row in audit(gone_on.home, "kid/gen-0001").rows] == [tag_of(0), tag_of(1), "kid/gen-0001"]
+
+
+@pytest.mark.parametrize("target", ["", "tiny"])
+def test_a_lineage_whose_ledger_is_destroyed_is_a_mismatch(tmp_path: Path, target: str) -> None:
+    git(tmp_path, "init", "--quiet", f"--initial-branch={BRANCH}")
+    (tmp_path / "record").mkdir()
+    (tmp_path / LEDGER_FILE).write_text("garbage\n")
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "-m", "destroyed")
+    found = audit(tmp_path, target)
+    assert found.rows == () and found.has_mismatch
+    assert [finding.line() for finding in found.findings] == [
+        f"tiny ledger: {LEDGER_FILE} of {BRANCH}: generations: found none, expected at least one; find the recorded "
+        "commit with `git reflog`, and reset the branch to it"
+    ]
+
+
+def test_a_lineage_whose_ledger_is_destroyed_does_not_hide_the_others(record: Record) -> None:
+    made = record.rewritten(record.commit(0), {LEDGER_FILE: b"garbage\n"}, "HEAD")
+    git(record.home, "fetch", "--quiet", str(record.workspace), made)
+    git(record.home, "update-ref", "refs/heads/lineage/lost", made)
+    found = record.audit("")
+    assert [row.tag for row in found.rows] == [tag_of(0), tag_of(1), tag_of(2)]
+    assert [(finding.tag, finding.check) for finding in found.findings] == [("lost", "ledger")]
 
 
 def test_an_unknown_generation_is_named(recorded: Lineage) -> None:

@@ -51,7 +51,21 @@ def test_files_of_dvc_that_cannot_be_read(record: Record) -> None:
     record.rewrite_newest(dict.fromkeys(files, b"x\n"))
     found = record.mismatches()
     for file in files:
-        named(found, "data", 2, f"{file}: file of DVC: found none that can be read")
+        named(found, "data", 2, f"{file}: outputs: found others, or none that can be read")
+
+
+def test_files_of_dvc_with_other_folders(record: Record) -> None:
+    """`dvc checkout` writes all outputs of such a file, wherever they are."""
+    files = [f"state/{name}.dvc" for name in ("champion", "trainee", "replay")]
+    contents = {file: record.read(2, file) for file in files}
+    contents[files[0]] += contents[files[0]].replace(b"outs:\n", b"").replace(b"champion", b"../other")
+    contents[files[1]] = contents[files[1]].replace(b"path: trainee", b"path: replay")
+    contents[files[2]] += b"wdir: ..\n"
+    record.rewrite_newest(contents)
+    found = record.mismatches()
+    for file in files:
+        name = file.removeprefix("state/").removesuffix(".dvc")
+        named(found, "data", 2, f"{file}: outputs", f"expected {name} alone, with its MD5")
 
 
 def test_manifest_of_another_version(record: Record) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 from tests.audit.record import BRANCH, Record, cells, chained, line_of, named, tag_of
 from tests.end_to_end.lineages import Lineage, copy_of
-from tests.end_to_end.project import git, zero
+from tests.end_to_end.project import git, killed, zero
+from zero.audit.record import check_ledger
+from zero.record.history import open_history
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import LEDGER_FILE
 
@@ -98,6 +100,31 @@ def test_tag_moved_and_ledger_edited_in_the_workspace(record: Record) -> None:
     assert named(found, "tag", 1).where == f"{tag_of(1)} in the workspace"
 
 
+def test_recording_that_was_killed_before_its_commit_is_not_a_mismatch(unrecorded: Lineage, tmp_path: Path) -> None:
+    record = Record(copy_of(unrecorded, tmp_path).home)
+    with open_history(record.home, "tiny") as read_before:
+        killed(record.home, "commit --quiet", "advance", "tiny")
+        found = record.audit()
+        assert not found.has_mismatch
+        (finding,) = found.findings
+        line = (
+            "record/ledger.jsonl: entry of tiny/gen-0001 in the workspace: found not committed yet; `zero advance tiny`"
+        )
+        assert finding.line() == f"{tag_of(0)} ledger: {line}"
+        text = (record.workspace / LEDGER_FILE).read_bytes()
+        zero(record.home, "advance", "tiny")
+        # an audit beside that command: it has read the commits before, and the ledger after
+        assert not [*check_ledger(read_before._replace(draft=text))]
+    assert record.audit().findings == ()
+
+
+def test_rollback_that_was_killed_before_its_commit_is_not_a_mismatch(record: Record) -> None:
+    killed(record.home, "commit --quiet", "rollback", "tiny", tag_of(1))
+    found = record.audit()
+    assert not found.has_mismatch
+    assert [finding.remedy for finding in found.findings] == [f"`zero rollback tiny {tag_of(1)}`"]
+
+
 def test_ledger_emptied(record: Record) -> None:
     record.commit_ledger(b"")
     found = record.mismatches()
@@ -160,7 +187,7 @@ def test_lock_parameters_code_and_packages_edited(record: Record) -> None:
     named(found, "params", 2, "search against the attestation", "'c_puct': 9.0")
     named(found, "params", 2, "digest of selfplay's parameters against its manifest")
     named(found, "code", 2, "params.yaml: changed by the commit that recorded the generation")
-    named(found, "code", 2, "zero: changed by the commit that recorded the generation")
+    named(found, "code", 2, "zero/stages/gating.py: changed by the commit that recorded the generation")
     named(found, "constraints", 2, "SHA-256 against the attestation", sha256_bytes(packages)[:12])
 
 
@@ -169,6 +196,16 @@ def test_lock_truncated(record: Record) -> None:
     for end in (b"    outs:\n", b"    outs:\n    - pa", b"  replay:\n"):
         record.rewrite_newest({"dvc.lock": lock[: lock.index(end) + len(end)]})
         named(record.mismatches(), "lock", 2, "dvc.lock: SHA-256 against the ledger")
+
+
+def test_foreign_files_in_the_newest_commit(record: Record) -> None:
+    """Only the newest one can hide them: the next attestation names the hash of the commit before it."""
+    refused = ("safetensors.py", "metrics/more.dvc", "plots/dvc.yaml", "state/more.dvc", "metrics/more/a.json")
+    allowed = ("metrics/more.json",)  # a person's file: it changes nothing
+    record.rewrite_newest(dict.fromkeys((*refused, *allowed), b"x\n"))
+    found = record.mismatches()
+    assert cells(found) == {("code", 2)} and {each.where for each in found} == {*refused}
+    named(found, "code", 2, "safetensors.py: changed by the commit that recorded", "expected nothing; see `git diff")
 
 
 def test_code_changed_under_the_generation(record: Record) -> None:

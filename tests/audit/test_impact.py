@@ -86,6 +86,19 @@ def test_match_of_a_generation_that_was_rolled_back_affects_nothing_later(made: 
     assert affected(made.home, shard(made, 2, "data/match", 1)) == BOTH_SECOND
 
 
+@pytest.mark.parametrize("out", ["data/games", "data/window", "models/challenger", "data/match"])
+def test_manifest_affects_what_descends_from_it(made: Record, out: str) -> None:
+    manifest = sha256_bytes(made.cached(1, out, "manifest.json").read_bytes())
+    assert affected(made.home, manifest) == {tag_of(1): "directly"} | dict.fromkeys(
+        (tag_of(2), tag_of(3), tag_of(4), KID.format(1), KID.format(2)), "by descent"
+    )
+
+
+def test_result_of_a_match_affects_what_its_champion_did_later(made: Record) -> None:
+    uses = {use.tag: use for use in impact(made.home, sha256_bytes(made.read(1, "metrics/gating.json"))).uses}
+    assert len(uses) == 6 and "its champion was chosen by tiny/gen-0001" in uses[tag_of(4)].reasons
+
+
 def test_shard_is_found_by_its_key_too(made: Record) -> None:
     games = GameSet.model_validate_json(made.cached(2, "data/games", "manifest.json").read_bytes())
     assert affected(made.home, games.shards[0].key) == BOTH_SECOND

@@ -1,12 +1,16 @@
 """Every change of a match or of its players is detected and named."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.audit.record import Record, cells, chained, named
+from tests.end_to_end.lineages import Lineage, copy_of
+from tests.end_to_end.project import zero
 from zero.audit import Finding
 from zero.storage.files import canonical_json
 
@@ -48,6 +52,15 @@ def test_games_given_to_other_players(record: Record) -> None:
     white = pq.read_table(path).column("white").to_pylist()
     found = altered_match(record, "black", white)
     named(found, "manifests", 1, "data/match/shard-0000.parquet: Black in 8 games, first 0")
+
+
+def test_shard_of_another_game(record: Record) -> None:
+    path = record.cached(1, "data/match", "shard-0001.parquet")
+    table = pq.read_table(path).replace_schema_metadata({"num_actions": "82"})
+    path.chmod(0o644)
+    pq.write_table(table, path)
+    shard = "data/match/shard-0001.parquet"
+    named(record.mismatches(), "match", 1, f"{shard}: actions of a position: found 82, expected 26")
 
 
 def test_names_of_games_are_numbers(record: Record) -> None:
@@ -122,3 +135,58 @@ def test_generation_of_the_state_edited(record: Record) -> None:
 def test_generation_of_the_state_that_cannot_be_read(record: Record) -> None:
     record.rewrite_newest({"state/generation.json": b"{}\n"})
     named(record.mismatches(), "parent", 2, "state/generation.json: generation: found none that can be read")
+
+
+# The state of a generation without stages
+
+
+def test_state_of_a_start_edited(begun: Lineage, tmp_path: Path) -> None:
+    record = Record(copy_of(begun, tmp_path).home)
+
+    def edit_trainee(manifest: Any) -> None:
+        manifest["step"], manifest["learning_rate_factor"] = 5000, 0.01
+        manifest["origin"]["seed"] += 1
+
+    def edit_champion(manifest: Any) -> None:
+        manifest["network"]["num_channels"] *= 2
+
+    def edit_window(manifest: Any) -> None:
+        manifest["num_games"] = 12
+
+    assert record.mismatches() == []
+    record.edit_newest("state/trainee", edit_trainee, 0)
+    record.edit_newest("state/champion", edit_champion, 0)
+    record.edit_newest("state/replay", edit_window, 0)
+    found = record.mismatches()
+    assert cells(found) == {("parent", 0)}
+    for message in (
+        "trainee/manifest.json: step: found 5000, expected 0",
+        "trainee/manifest.json: learning_rate_factor: found 0.01, expected 1.0",
+        "trainee/manifest.json: seed of its origin",
+        "champion/manifest.json: num_channels of its network",
+        "replay/manifest.json: num_games: found 12, expected 0",
+    ):
+        named(found, "parent", 0, f"state/{message}")
+    assert len(found) == 5
+
+
+def test_state_of_a_rollback_and_of_a_branch_edited(record: Record) -> None:
+    zero(record.home, "branch", "tiny", "tiny/gen-0001", "kid")
+    zero(record.home, "rollback", "tiny", "tiny/gen-0001")
+
+    def edit_champion(manifest: Any) -> None:
+        manifest["network"]["num_channels"] *= 2
+
+    def edit_window(manifest: Any) -> None:
+        manifest["shards"][0]["skip_games"] += 7
+
+    for lineage, number in (("tiny", 3), ("kid", 1)):
+        changed = Record(record.home, lineage)
+        assert changed.mismatches() == []
+        changed.edit_newest("state/champion", edit_champion, number)
+        changed.edit_newest("state/replay", edit_window, number)
+        tag = f"{lineage}/gen-{number:04d}"
+        lines = [finding.line() for finding in changed.mismatches()]
+        assert all(line.startswith(f"{tag} parent: state/") for line in lines)
+        assert any("state/champion/manifest.json: num_channels of its network" in line for line in lines)
+        assert any(".parquet: entry: found" in line and "skip_games=7" in line for line in lines)

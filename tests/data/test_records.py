@@ -292,6 +292,13 @@ def test_a_damaged_footer_is_an_error_of_the_file():
                 file_sizes(bytes(damaged), (14,))
 
 
+def test_a_list_of_numbers_beyond_the_end_of_the_footer_is_an_error():
+    """Eight bytes each, which are skipped: 2 ** 62 of them."""
+    footer = bytes([0x19, 0xF7, *[0xFF] * 8, 0x3F])  # field 1: a long list of doubles
+    with pytest.raises(ValueError, match="beyond the end"):
+        file_sizes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1", (14,))
+
+
 def test_a_dictionary_counts_with_its_own_values():
     """Arrow allocates what the head of the page says before it reads the page."""
     column = pq.ParquetFile(io.BytesIO(DATA)).metadata.row_group(0).column(5)

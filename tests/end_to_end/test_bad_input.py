@@ -24,6 +24,8 @@ ON_RECORDED_GENERATIONS = {
     "reproduce tiny/gen-0009": "unknown generation 'tiny/gen-0009'",
     "reproduce tiny/gen-0000 --sample 1": "tiny/gen-0000 has no games; recompute its state",
     "reproduce tiny/gen-0001 --keep zero": "is not empty",
+    "reproduce tiny/gen-0001 --keep /proc/foo/bar": "cannot use /proc/foo: No such file or directory; check that path",
+    f"checkout tiny/gen-0001 {'x' * 300}": "File name too long; check that path and its permissions, or give another",
     "rollback tiny tiny/gen-0009": "tiny/gen-0009 is newer than the head of tiny, tiny/gen-0002",
     "rollback tiny tiny/gen-0002": "tiny/gen-0002 is the head of tiny; there is nothing to roll back",
     "rollback tiny go7/gen-0001": "go7/gen-0001 belongs to lineage 'go7', not to 'tiny'",

@@ -12,6 +12,7 @@ from tests.end_to_end.lineages import ALWAYS, QUICKLY, Lineage, change_params, c
 from tests.end_to_end.project import dvc, edit_params, git, make_project, zero, zero_in_turn
 from tests.parameters import smoke_text
 from zero.audit import audit
+from zero.audit.impact import impact
 from zero.config.params import parse_params
 from zero.data.dataset.manifest import Dataset
 from zero.errors import ZeroError
@@ -108,6 +109,16 @@ def test_the_attestation_names_the_dataset(learned: Lineage) -> None:
 def test_the_record_is_complete(learned: Lineage) -> None:
     found = audit(learned.home)
     assert not found.findings, [finding.line() for finding in found.findings]
+
+
+def test_the_dataset_affects_what_learned_from_it(learned: Lineage) -> None:
+    found = impact(learned.home, sha256_file(learned.home / DATASET / "manifest.json"))
+    assert {use.tag: use.how for use in found.uses} == {
+        "tiny/gen-0000": "directly",
+        "tiny/gen-0001": "by descent",
+        "tiny/gen-0002": "by descent",
+    }
+    assert any("data/window/train-00000.parquet" in reason for reason in found.uses[1].reasons)
 
 
 @pytest.mark.parametrize("tag", ["tiny/gen-0000", "tiny/gen-0001"])

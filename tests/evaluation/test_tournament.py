@@ -75,6 +75,12 @@ def test_the_table_has_the_scores_of_the_matches(played: Tournament) -> None:
             assert cells[i][1 + j] == f"{(won + pairing.draws / 2) / 20:.0%}"
 
 
+def test_names_may_have_brackets(played: Tournament) -> None:
+    rows = [row.model_copy(update={"name": f"raw:net[{number}] [/b]"}) for number, row in enumerate(played.standings)]
+    ratings, _ = tournament_tables(played.model_copy(update={"standings": tuple(rows)}))
+    assert all(row.name in shown(ratings) for row in rows)
+
+
 def test_an_anchor_that_is_named_last_keeps_its_rating(home: Path) -> None:
     found = play_tournament(home, ("random", "rollout:12"), 4)
     by_text = {row.text: row for row in found.standings}

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.ablation import parameters_text, with_architecture
+from flows.ablation import make_lineage, parameters_text, with_architecture
 from tests.end_to_end.project import git
 from tests.flows.test_generation import RUN, artifacts, last_run
 from tests.infra.servers import Servers
 from zero.config.params import load_params, preset_text, presets
 from zero.errors import ParamsError
 from zero.record.ledger import read_ledger
+from zero.storage.files import write_atomic
 from zero.storage.layout import workspace_dir
 
 WORDS = (
@@ -59,6 +60,22 @@ def test_every_preset_can_have_another_architecture(preset: str) -> None:
     tree = with_architecture(yaml.safe_load(preset_text(preset)), "shallow")
     assert (tree["network"]["tower"], tree["gating"]["threshold"]) == ("shallow", 0.0)
     assert tree["game"] == yaml.safe_load(preset_text(preset))["game"]
+
+
+def test_networks_of_other_parameters_are_not_compared(tmp_path: Path) -> None:
+    workspace_dir(tmp_path, "arch-shallow").mkdir(parents=True)
+    tree = with_architecture(yaml.safe_load(preset_text("smoke")), "shallow")
+    write_atomic(tmp_path / ".zero/ablations/arch-shallow.yaml", yaml.safe_dump(tree, sort_keys=False).encode())
+    assert make_lineage.fn(tmp_path, "arch-shallow", "smoke", "shallow") == "arch-shallow"
+    with pytest.raises(
+        ParamsError, match=r"arch-shallow was made from other parameters, .*; give another --param name="
+    ):
+        make_lineage.fn(tmp_path, "arch-shallow", "go5", "shallow")
+
+
+def test_a_file_of_parameters_may_have_automatic_values(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(preset_text("go9-laptop"))
+    assert "auto" in parameters_text(tmp_path, "mine.yaml")
 
 
 def test_a_file_of_parameters_takes_the_place_of_a_preset(tmp_path: Path) -> None:

@@ -218,6 +218,15 @@ def test_a_project_without_lineages_needs_no_cache(empty: Cluster, tmp_path: Pat
     assert git(tmp_path / "restored", "log", "--format=%s").strip() == "begun"
 
 
+def test_a_clone_without_its_history_is_not_backed_up(empty: Cluster, tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--initial-branch=main", "source")
+    for message in ("first", "second"):
+        git(tmp_path / "source", "commit", "--quiet", "--allow-empty", "-m", message)
+    git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{tmp_path}/source", str(empty.home))
+    done = without_servers(empty).run("backup", tmp_path / "backups", check=False)
+    assert done.returncode == 1 and "is a shallow clone, without the complete history; run git fetch" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("is_linked", "complaint"),
     [(True, "dvc-cache is a symbolic link, so the backup lacks what it names"), (False, "but no files in dvc-cache")],

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+import sqlalchemy
 
 from infra import local
 from infra.local import REMEDY, choose_port, given_port
@@ -61,6 +62,13 @@ def processes_of(home: Path) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
+
+
+def test_a_database_is_at_its_path_whatever_characters_that_has(tmp_path: Path) -> None:
+    for name in ("a%20b", "100%", "what?", "ä b"):
+        (tmp_path / name).mkdir()
+        sqlalchemy.create_engine(local.sqlite_url("sqlite", tmp_path / name / "mlflow.db")).connect().close()
+        assert (tmp_path / name / "mlflow.db").exists()
 
 
 def test_servers_and_pages_are_at_the_addresses_written_down(servers: Servers) -> None:

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import httpx
 import pytest
 
-from infra.pools import answers, api_of_environment, fetch
+from infra.pools import answers, api_of_environment, fetch, make_pool
 
 
 class Server(BaseHTTPRequestHandler):
@@ -54,6 +54,13 @@ def test_an_error_names_the_address_and_no_password(url: str) -> None:
     with pytest.raises(httpx.HTTPStatusError, match=r"^http://127.0.0.1:\d+/missing answers 404 Not Found: ") as caught:
         fetch(f"{url}/missing", patience=0)
     assert "p%40ss" not in str(caught.value)
+
+
+def test_something_else_than_prefect_is_told(url: str) -> None:
+    with pytest.raises(
+        ValueError, match="this is not Prefect's API; set PREFECT_API_URL to the server's URL with /api"
+    ):
+        make_pool(url)
 
 
 def test_the_environment_gives_the_address_and_the_password() -> None:

@@ -150,6 +150,7 @@ def test_the_map_shows_the_percentage_of_the_visits():
         ("save /proc/no/such/file.sgf", "/proc/no"),
         ("save ~nosuchuser/game.sgf", "give another file"),
         (f"save {'x' * 300}.sgf", "File name too long; give another file"),
+        ("save a\x00.sgf", "embedded null byte; give another name"),
         ("\x00\x1b[A", "`help` lists"),
         ("[red]C9[/red]", "`help` lists"),
     ],
@@ -274,6 +275,26 @@ def test_it_plays_through_a_pipe():
     assert "plays" in done.stdout
     assert "\x1b[" not in done.stdout
     assert "Left after 2 moves" in done.stdout
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_bytes_that_are_not_text_do_not_end_the_game(errors, tmp_path):
+    """The locale decides what Python would do with them."""
+    environment = os.environ | {"PYTHONIOENCODING": f"utf-8:{errors}"}
+    lines = b"C3\n\xff\nsave \xff.sgf\nquit\n"
+    environment["PYTHONPATH"] = os.getcwd()
+    done = subprocess.run(PROGRAM, input=lines, capture_output=True, cwd=tmp_path, env=environment, timeout=600)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"saved 2 moves" in done.stdout and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("stream", ["<&-", ">&-"])
+@pytest.mark.parametrize("command", ["play", "gtp"])
+def test_a_closed_stream_is_said(command, stream):
+    line = f"{sys.executable} -m zero {command} random {stream}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=600)
+    message = f"`zero {command}` needs standard input and output, and one is closed; start it with both"
+    assert (done.returncode, done.stderr) == (1, f"zero: {message}\n")
 
 
 class Terminal:

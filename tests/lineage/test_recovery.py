@@ -99,6 +99,13 @@ def test_the_draft_of_a_file_of_the_record_is_removed(workspace: Path) -> None:
     assert [path.name for path in record.iterdir()] == ["ledger.jsonl"]
 
 
+def test_a_folder_of_another_program_stays(workspace: Path) -> None:
+    folder = workspace / "record/.ipynb_checkpoints"
+    folder.mkdir(parents=True)
+    recover_from_crash(workspace, "go9")
+    assert folder.is_dir()
+
+
 def test_a_temporary_file_of_a_killed_dvc_is_removed(workspace: Path) -> None:
     drafts = [workspace / name for name in ("metrics/.14NmtqWBLb13Oy1W1acxRg.tmp", "state/trainee/.a_b-c.tmp")]
     for path in drafts:

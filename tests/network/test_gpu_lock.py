@@ -212,6 +212,16 @@ def test_two_shells_with_different_tmpdir_lock_the_same_file(
     assert [str(path.relative_to(folder)) for path in folder.rglob("*.lock")] == ["fixed/0.lock"]
 
 
+def test_a_link_in_the_place_of_a_lock_is_not_followed(folder: Path) -> None:
+    """The folder may belong to another user."""
+    (folder / "mine.txt").write_text("mine")
+    (folder / "locks").mkdir()
+    (folder / "locks/0.lock").symlink_to(folder / "mine.txt")
+    with pytest.raises(StorageError, match="Too many levels of symbolic links; remove it"), lock_gpus(["0"]):
+        pass
+    assert (folder / "mine.txt").read_text() == "mine"
+
+
 def test_a_lock_that_cannot_be_written_is_reported_with_its_path(folder: Path) -> None:
     (folder / "locks").touch()
     message = r"cannot lock GPU 0: cannot write .*/locks/0\.lock: Not a directory; remove it, or set ZERO_GPU_LOCKS"

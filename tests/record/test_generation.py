@@ -95,7 +95,7 @@ def test_a_missing_object_of_the_cache_is_none(folder: Path, tmp_path: Path) -> 
 def test_a_dataset_is_found_by_each_form_of_its_path(tmp_path: Path, path: str) -> None:
     (tmp_path / "params.yaml").write_text(smoke_text().replace("dataset: ''", f"dataset: {path}"))
     (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets/made.dvc").write_text("outs: [{md5: abc.dir}]")
+    (tmp_path / "datasets/made.dvc").write_text("outs: [{md5: abc.dir, path: made}]")
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "--all")
     git(tmp_path, "commit", "--quiet", "-m", "generation 0")

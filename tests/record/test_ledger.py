@@ -9,11 +9,13 @@ import pytest
 from tests.end_to_end.project import git
 from tests.made_generations import made_decision, made_entry
 from zero.errors import LineageError
-from zero.record.history import check_known_tag
+from zero.lineage.workspace import restore_lineage
+from zero.record.history import check_known_tag, open_history
 from zero.record.ledger import (
     FIRST_PREVIOUS,
     append_entry,
     entry_of,
+    find_workspace,
     last_line_digest,
     line_digest,
     parse_ledger,
@@ -155,9 +157,29 @@ def test_bytes_that_are_not_text_are_refused(tmp_path):
         read_ledger(tmp_path)
 
 
+def open_lineage(home: Path, name: str) -> None:
+    with open_history(home, name):
+        pass
+
+
 def test_a_folder_that_is_not_a_workspace_is_named(tmp_path):
     with pytest.raises(LineageError, match=rf"{tmp_path} is not a lineage's workspace, because .*`zero new`"):
         read_ledger(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["*", "g*", "../up", "go9\n", "x" * 300])
+@pytest.mark.parametrize("resolve", [find_workspace, restore_lineage, open_lineage])
+def test_what_cannot_be_a_name_is_not_a_lineage(
+    tmp_path: Path, resolve: Callable[[Path, str], object], name: str
+) -> None:
+    git(tmp_path, "init", "--quiet", "--initial-branch", "lineage/go9")
+    (tmp_path / LEDGER_FILE).parent.mkdir()
+    (tmp_path / LEDGER_FILE).write_text(ledger())
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "--message", "made")
+    git(tmp_path, "tag", "go9/gen-0003")
+    with pytest.raises(LineageError, match=r"^unknown lineage .*; known are: .*; use up to 40 of a-z, 0-9"):
+        resolve(tmp_path, name)
 
 
 def test_a_pattern_is_not_a_known_tag(tmp_path: Path):

@@ -86,6 +86,7 @@ def test_an_envelope_without_a_signature_is_not_signed():
         b"{}",
         b"[]",
         b"null",
+        b"[" * 100_000,
         json.dumps(envelope() | {"payload": "%%%"}).encode(),
         json.dumps(envelope() | {"payloadType": "text/plain"}).encode(),
         json.dumps(envelope() | {"payload": base64.b64encode(b'{"_type": 1}').decode()}).encode(),

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import stat
 
 import pytest
 
@@ -87,6 +88,15 @@ def test_a_folder_that_is_a_file_is_named(tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(StorageError, match=rf"cannot write {tmp_path}/taken/file: "):
         write_atomic(tmp_path / "taken" / "file", b"")
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(StorageError, match=f"cannot write {tmp_path}/{name}: it is a device or a pipe"):
+            write_atomic(tmp_path / name, b"text")
+    assert stat.S_ISFIFO((tmp_path / "link").stat().st_mode) and names(tmp_path) == ["link", "pipe"]
 
 
 def test_canonical_json_is_pinned():

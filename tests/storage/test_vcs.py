@@ -76,6 +76,25 @@ def test_a_full_disk_leaves_the_settings_of_a_clone(tmp_path: Path) -> None:
     assert (clone / ".dvc/config.local").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("content", [b"nonsense\n", b"[core\nnonsense\n", b"dir = \xff\n"])
+def test_settings_that_cannot_be_read_are_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc/config.local").write_bytes(content)
+    message = rf"^{tmp_path}/\.dvc/config\.local has no valid settings of DVC: .+[^.]; correct it$"
+    with pytest.raises(LineageError, match=message):
+        dvc_cache_dir(tmp_path)
+    with pytest.raises(LineageError, match=message):
+        configure_dvc(tmp_path, tmp_path)
+    assert (tmp_path / ".dvc/config.local").read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["missing", "file"])
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LineageError, match=rf"^cannot run `git` in {tmp_path}/{name}; install it, or check that"):
+        git(tmp_path / name, "status")
+
+
 def test_the_reason_of_a_refused_push_is_shown(tmp_path: Path) -> None:
     project, clone = tmp_path / "project", tmp_path / "clone"
     project.mkdir()

@@ -159,3 +159,5 @@ def test_the_next_free_port_is_taken_and_a_given_one_in_use_is_an_error():
             listen("127.0.0.1", port)
     with pytest.raises(ServerError, match=r"ports 8100 to 8199: .*give another --port or --host"):
         listen("no.such.host.invalid", 0)
+    with pytest.raises(ServerError, match=r"cannot listen on é\.\.b, ports 8100"):
+        listen("é..b", 0)

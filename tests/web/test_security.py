@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tests.web.serving import Client
+from zero.errors import ParamsError
 from zero.web import server
 from zero.web.app import new_app
 from zero.web.security import MAX_BODY_BYTES, Guard
@@ -158,6 +159,18 @@ def test_the_printed_address_has_the_token_escaped(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "new_server", made)
     server.serve(tmp_path, "127.0.0.1", 0, "a&b #c+%d", addresses.append)
     assert parse_qs(urlsplit(addresses[0]).query) == {"token": ["a&b #c+%d"]} and not urlsplit(addresses[0]).fragment
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "message"),
+    [
+        ("", "a", "--host is empty; leave it out"),
+        *(("127.0.0.1", text, "--token has other") for text in ("日本", "a\n")),
+    ],
+)
+def test_a_host_or_a_token_that_cannot_work_is_refused(tmp_path, host, token, message):
+    with pytest.raises(ParamsError, match=message):
+        server.serve(tmp_path, host, 0, token, lambda _: None)
 
 
 def test_opening_the_address_with_the_token_sets_a_cookie_for_this_port():

@@ -15,6 +15,7 @@ from zero.audit.data import check_data, check_manifests
 from zero.audit.findings import Audit, AuditCheck, AuditRow, Finding, Mark, Mismatch
 from zero.audit.match import check_match, check_parent
 from zero.audit.record import (
+    HISTORY_REMEDY,
     check_branch,
     check_code,
     check_constraints,
@@ -30,12 +31,13 @@ from zero.record.generation import Generation
 from zero.record.history import LineageHistory, known_lineages
 from zero.record.ledger import generation_tag, parse_tag
 from zero.record.lineages import ProjectRecord
+from zero.storage.layout import LEDGER_FILE
 from zero.tracking.audit import read_catalogue
 
 __all__ = ["Audit", "AuditCheck", "Finding", "Mark", "audit"]
 
 Found = Iterator[tuple[str, AuditCheck, Mismatch]]
-"""Tag of a generation, the check, and what it found."""
+"""Tag of a generation (or name of a lineage without any), the check, and what it found."""
 OF_STAGES = (AuditCheck.MANIFESTS, AuditCheck.MATCH)
 """Checks that do not apply to a generation without stages."""
 
@@ -56,15 +58,19 @@ def audit(
       LineageError: the lineage or generation is unknown.
     """
     with ProjectRecord(home, offline=True) as record:
-        chosen = _chosen(record, home, target)
+        names, last = _named(home, target)
+        # Without duplicates: lineages share ancestors.
+        chosen = [*{each.tag: each for name in names for each in record.ancestry(name, last)}.values()]
         histories = {each.lineage: each.history for each in chosen}
         found = [*_of_generations(chosen, own_key, progress or (lambda done, total: None))]
         for lineage, history in histories.items():
             generations = record.generations(lineage)
             found += _of_history(history, generations)
             found += _of_registry(generations, lineage, uri) if uri else ()
+        empty = [name for name in names if not record.generations(name)]
+        found += [(name, AuditCheck.LEDGER, _no_generation(name)) for name in empty]
         # the checks of a history and of MLflow cover complete lineages, the target may be a part of one
-        places = {each.tag: place for place, each in enumerate(chosen)}
+        places = {tag: place for place, tag in enumerate((*(each.tag for each in chosen), *empty))}
         findings = {
             finding.line(): finding
             for finding in (Finding(tag=tag, check=check, **each._asdict()) for tag, check, each in found)
@@ -74,19 +80,23 @@ def audit(
         return Audit(rows=tuple(_row(each, order, bool(uri)) for each in chosen), findings=tuple(order), mlflow=uri)
 
 
-def _chosen(record: ProjectRecord, home: Path, target: str) -> list[Generation]:
-    """The generations to audit, without duplicates."""
+def _named(home: Path, target: str) -> tuple[list[str], int | None]:
+    """The lineages to audit, and the number of the last generation; None for the newest."""
     if not target:
         names = known_lineages(home)
         if not names:
             raise LineageError(f"no lineage in {home} yet; make one with `zero new go9`")
-        found = [each for name in names for each in record.ancestry(name)]
-    else:
-        lineage, last = parse_tag(target) or (target, None)
-        if "/" in lineage:
-            raise LineageError(f"{target!r} is not a generation; name a lineage (go9) or a tag (go9/gen-0012)")
-        found = record.ancestry(lineage, last)
-    return list({each.tag: each for each in found}.values())
+        return names, None
+    lineage, last = parse_tag(target) or (target, None)
+    if "/" in lineage:
+        raise LineageError(f"{target!r} is not a generation; name a lineage (go9) or a tag (go9/gen-0012)")
+    return [lineage], last
+
+
+def _no_generation(lineage: str) -> Mismatch:
+    """The mismatch of a lineage with a branch that has neither an entry of its ledger nor a tag."""
+    where = f"{LEDGER_FILE} of lineage/{lineage}"
+    return Mismatch(where, "generations", "none", "at least one", HISTORY_REMEDY)
 
 
 def _of_generations(chosen: Sequence[Generation], own_key: bytes | None, progress: Progress) -> Found:

@@ -28,7 +28,8 @@ def check_data(generation: Generation) -> Iterator[Mismatch]:
     for path in STATE_DIRS if generation.commit else ():
         if path not in generation.state_outs:
             remedy = restored(generation.tag, "state")
-            yield Mismatch(f"{path}.dvc", "file of DVC", UNREADABLE, "an MD5", remedy)
+            wanted = f"{PurePosixPath(path).name} alone, with its MD5"
+            yield Mismatch(f"{path}.dvc", "outputs", "others, or none that can be read", wanted, remedy)
     for out in (*generation.outs.values(), *generation.state_outs.values()):
         if out.cached:
             yield from _check_out(generation, out)
@@ -162,14 +163,14 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
     if window is None or games is None or before is None:
         return
     if generation.old_window is not None:
-        yield from _compare_window_shards(
+        yield from compare_window_shards(
             f"{OLD_WINDOW_DIR}/{MANIFEST_FILE}", generation.old_window.shards, before, remedy
         )
     known = (*before, *(new_entry(ref) for ref in games.shards))
     expected = last_games(known, window_size(params, generation.number, before))
     if window.shards != expected:  # before 2026-11-27, see `size_by_fraction`
         expected = last_games(known, size_by_fraction(params, generation.number, before))
-    yield from _compare_window_shards(where, window.shards, expected, remedy)
+    yield from compare_window_shards(where, window.shards, expected, remedy)
     num_games = sum(entry.num_games for entry in window.shards)
     yield from differs(where, "num_games of its shards", num_games, window.num_games, remedy)
     num_positions = sum(entry.shard.num_positions for entry in window.shards)
@@ -181,9 +182,10 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
     yield from differs(where, "num_positions of its shards", num_positions, window.num_positions, remedy)
 
 
-def _compare_window_shards(
+def compare_window_shards(
     where: str, shards: tuple[WindowShard, ...], expected: tuple[WindowShard, ...], remedy: str
 ) -> Iterator[Mismatch]:
+    """The shards of a window are the expected ones, in that order."""
     for found, wanted in zip(shards, expected, strict=False):
         yield from differs(f"{where}, {wanted.shard.file.path}", "entry", found, wanted, remedy)
     yield from differs(where, "number of its shards", len(shards), len(expected), remedy)

@@ -54,9 +54,10 @@ class Mismatch(NamedTuple):
 
 
 class Finding(Manifest):
-    """A mismatch, or a missing object, of one generation."""
+    """A mismatch, or a missing object, of one generation, or of a lineage without any."""
 
     tag: str
+    """Its tag; the lineage's name if that has no generation."""
     check: AuditCheck
     mark: Mark
     where: str

@@ -14,9 +14,18 @@ from zero.errors import LineageError, ZeroError
 from zero.record.generation import Generation
 from zero.record.history import known_lineages
 from zero.record.lineages import ProjectRecord
-from zero.record.provenance import PLAYER, Resource
+from zero.record.provenance import DATASET, PLAYER, Resource
 from zero.stages.spec import read_receipts
-from zero.storage.layout import CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, SHARD_DIRS, WINDOW_DIR
+from zero.storage.layout import (
+    CHALLENGER_DIR,
+    CONSTRAINTS_FILE,
+    GAMES_DIR,
+    GATING_METRICS,
+    MATCH_DIR,
+    OLD_WINDOW_DIR,
+    SHARD_DIRS,
+    WINDOW_DIR,
+)
 from zero.storage.manifests import Manifest
 from zero.storage.store import Store
 from zero.storage.vcs import git
@@ -208,24 +217,26 @@ def _steps(generation: Generation) -> list[tuple[set[str], set[str]]]:
     if attestation is None or entry is None:
         return []
     code, subject = {generation.parent or ""}, _names(attestation.subject)
-    if entry.decision is None:
-        return [(code, subject)] if entry.kind == "start" else []  # the others have the digests of their source
-    inputs = attestation.dependencies
+    known = attestation.dependencies | attestation.byproducts  # the byproducts are manifests and metrics
 
     def below(folder: str) -> set[str]:
-        return _names(each for name, each in inputs.items() if name.startswith(f"{folder}/"))
+        return _names(each for name, each in known.items() if name.startswith(f"{folder}/"))
 
     def named(*names: str) -> set[str]:
-        return _names(inputs[name] for name in names if name in inputs)
+        return _names(known[name] for name in names if name in known)
 
+    if entry.decision is None:
+        # A rollback or a branch has the digests of its source.
+        return [(code, subject), (named(DATASET), below(OLD_WINDOW_DIR))] if entry.kind == "start" else []
     code |= named(CONSTRAINTS_FILE)
     champion = named("champion") | {_chosen_by(generation)}
-    player = named(PLAYER) | {_chosen_by(generation, PLAYER)} if PLAYER in inputs else champion
+    player = named(PLAYER) | {_chosen_by(generation, PLAYER)} if PLAYER in known else champion
     games, match = below(GAMES_DIR), below(MATCH_DIR)
     return [
         (code | player, games),
         (code | games | below(WINDOW_DIR) | named("trainee", "trainee-optimizer"), subject),
-        (code | champion | subject | match, match | {generation.tag}),
+        (below(CHALLENGER_DIR), subject),  # its manifest, by which the weights are read from here on
+        (code | champion | subject | match | named(GATING_METRICS), match | {generation.tag}),
     ]
 
 

@@ -1,16 +1,20 @@
 """Checks of the decision: the match replayed by the rules, its players, and the state before and after it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from zero.audit.data import RESTORE_OBJECT, UNREADABLE, read_shard
+from zero.audit.data import RESTORE_OBJECT, UNREADABLE, compare_window_shards, read_shard
 from zero.audit.findings import Mismatch, differing_fields, differs, restored
+from zero.config.params import NetworkParams, params_digest
 from zero.data.adjudication import adjudicate, violation_text
+from zero.data.dataset.manifest import Dataset, DatasetFile
 from zero.data.records import GameColumns, concatenate
 from zero.errors import StorageError
 from zero.games.rules import rules_of
-from zero.record.generation import PLAYER_NAME, Generation, State, listed
+from zero.lineage.imported import first_window
+from zero.record.generation import PLAYER_NAME, Generation, State, listed, read_model
 from zero.stages.gating import decide, match_result
+from zero.storage.files import sha256_bytes
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
@@ -21,8 +25,16 @@ from zero.storage.layout import (
     OLD_WINDOW_DIR,
     PLAYER_DIR,
     TRAINEE_DIR,
+    WINDOW_DIR,
 )
-from zero.storage.manifests import MANIFEST_FILE, Checkpoint, MatchResult, PromotionDecision
+from zero.storage.manifests import (
+    MANIFEST_FILE,
+    Checkpoint,
+    MatchResult,
+    Origin,
+    PromotionDecision,
+    Window,
+)
 
 
 def check_match(generation: Generation) -> Iterator[Mismatch]:
@@ -38,16 +50,21 @@ def check_match(generation: Generation) -> Iterator[Mismatch]:
     games = [each for each in shards if isinstance(each, GameColumns)]
     if not games or len(games) < len(shards):
         return  # the checks of data and manifests report missing and unreadable shards
+    rules, restore_shard = rules_of(params.game), RESTORE_OBJECT.format(tag=generation.tag)
+    wrong = False
+    for ref, each in zip(generation.match.shards, games, strict=True):
+        where, what = f"{MATCH_DIR}/{ref.file.path}", "actions of a position"
+        for mismatch in differs(where, what, each.num_actions, rules.num_actions, restore_shard):
+            wrong = True
+            yield mismatch
+    if wrong:
+        return  # shards of other rules can neither be joined nor replayed
     columns = concatenate(games)
-    rules = rules_of(params.game)
-    if columns.num_actions != rules.num_actions:
-        yield Mismatch(MATCH_DIR, "actions of a position", str(columns.num_actions), str(rules.num_actions), remedy)
-        return
     judged = adjudicate(rules, columns)
     for index in judged.violating_games[:1]:
         fault = f"{violation_text(rules, columns, judged, int(index))}, at move {judged.violation_move[index]}"
         what = f"{len(judged.violating_games)} games against the rules, first game {columns.game[index]}"
-        yield Mismatch(MATCH_DIR, what, fault, "a game by the rules", RESTORE_OBJECT.format(tag=generation.tag))
+        yield Mismatch(MATCH_DIR, what, fault, "a game by the rules", restore_shard)
     counted = match_result(columns._replace(outcome=judged.outcome))
     ledger_remedy = "restore the ledger from the last tag at which `zero audit` passes"
     recorded = generation.decision.match if generation.decision else None
@@ -83,7 +100,7 @@ def _check_decision(generation: Generation, remedy: str) -> Iterator[Mismatch]:
 
 
 def check_parent(generation: Generation) -> Iterator[Mismatch]:
-    """Champion and trainee at its start are those that the entry before left; the challenger is its own."""
+    """Champion, trainee and window at its start are those that were left to it; the challenger is its own."""
     entry = generation.entry
     if entry is None:
         return
@@ -107,6 +124,9 @@ def check_parent(generation: Generation) -> Iterator[Mismatch]:
         yield from _check_identity(generation, state, remedy)
         yield from _check_handed_on(generation, remedy)
     yield from _check_player(generation, state, remedy)
+    yield from _check_networks(generation, remedy)
+    yield from _check_start(generation, remedy)
+    yield from _check_restored_window(generation, remedy)
     if generation.trainee is not None:
         found = generation.trainee.continued_weights.sha256
         yield from differs(f"{TRAINEE_DIR}.dvc", "trainee", found, state.trainee, remedy)
@@ -176,6 +196,90 @@ def _check_player(generation: Generation, state: State, remedy: str) -> Iterator
     yield from differs(f"{CHAMPION_DIR}.dvc", PLAYER_DIR, found.weights.sha256 if found else None, state.player, remedy)
     if found is not None and state.player_generation is not None:
         yield from differs(f"{CHAMPION_DIR}.dvc", "its generation", found.generation, state.player_generation, remedy)
+
+
+def _check_networks(generation: Generation, remedy: str) -> Iterator[Mismatch]:
+    """The network of champion and player is that of the checkpoint from which the champion came."""
+    kind, params = generation.entry.kind if generation.entry else "", generation.params
+    expected: NetworkParams | None = None
+    if kind == "start":
+        expected = params.network if params else None
+    elif (origin := generation.previous if kind == "decision" else generation.source) is not None:
+        decision = origin.entry.decision if origin.entry else None
+        made = origin.challenger if decision is not None and decision.promoted else origin.champion
+        expected = made.network if made is not None else None
+    # A lineage never changes its network, so the player has it too.
+    for folder, found in ((CHAMPION_DIR, generation.champion), (PLAYER_DIR, generation.player)):
+        if found is not None and expected is not None:
+            where, fields = f"{folder}/{MANIFEST_FILE}", NetworkParams.model_fields
+            yield from differing_fields(where, " of its network", found.network, expected, fields, remedy)
+
+
+def _check_start(generation: Generation, remedy: str) -> Iterator[Mismatch]:
+    """The manifests of a start follow from its parameters and its dataset, since no attestation names their digests."""
+    params, trainee, window = generation.params, generation.trainee, generation.old_window
+    if generation.entry is None or generation.entry.kind != "start" or params is None:
+        return
+    for folder, manifest in ((TRAINEE_DIR, trainee), (OLD_WINDOW_DIR, window)):
+        if manifest is not None:
+            origin = Origin(
+                stage="new",
+                lineage=generation.lineage,
+                generation=0,
+                seed=params.seed,
+                params_digest=params_digest(params),
+                engine=manifest.origin.engine,  # nothing is computed from it
+                inputs=manifest.origin.inputs if folder == OLD_WINDOW_DIR else {},  # the check of data compares them
+            )
+            where, fields = f"{folder}/{MANIFEST_FILE}", Origin.model_fields
+            yield from differing_fields(where, " of its origin", manifest.origin, origin, fields, remedy)
+    if trainee is not None:
+        first = Checkpoint(
+            origin=trainee.origin,
+            network=params.network,
+            step=0,
+            learning_rate_factor=1.0,
+            weights=trainee.weights,
+            optimizer=trainee.optimizer,
+        )
+        where, fields = f"{TRAINEE_DIR}/{MANIFEST_FILE}", Checkpoint.model_fields
+        yield from differing_fields(where, "", trainee, first, fields, remedy)
+    files = _imported_files(generation)
+    if window is not None and files is not None:
+        yield from _compare_windows(window, first_window(files, window.origin), remedy)
+
+
+def _imported_files(generation: Generation) -> Sequence[DatasetFile] | None:
+    """The files of the dataset whose games the first window holds; None if its manifest cannot be read."""
+    if generation.params is not None and not generation.params.dataset:
+        return ()
+    out = generation.dataset_out
+    dataset = read_model(Dataset, generation.manifest_bytes(out.path)) if out is not None else None
+    return [file for file in dataset.files if file.split == "train"] if dataset is not None else None
+
+
+def _check_restored_window(generation: Generation, remedy: str) -> Iterator[Mismatch]:
+    """The window of a rollback or a branch is the one that its source left, with the origin of a branch."""
+    source, window = generation.source, generation.old_window
+    if source is None or source.entry is None or generation.entry is None or window is None:
+        return
+    folder = WINDOW_DIR if source.entry.kind == "decision" else OLD_WINDOW_DIR
+    content, left = source.manifest_bytes(folder), source.window if folder == WINDOW_DIR else source.old_window
+    if content is None or left is None:
+        return  # the check of data reports missing and unreadable manifests
+    if generation.entry.kind == "branch":
+        made = {"stage": "branch", "lineage": generation.lineage, "generation": generation.number}
+        inputs = {source.tag: sha256_bytes(content)}
+        left = left.model_copy(update={"origin": left.origin.model_copy(update=made | {"inputs": inputs})})
+    yield from _compare_windows(window, left, remedy)
+
+
+def _compare_windows(window: Window, expected: Window, remedy: str) -> Iterator[Mismatch]:
+    where = f"{OLD_WINDOW_DIR}/{MANIFEST_FILE}"
+    yield from compare_window_shards(where, window.shards, expected.shards, remedy)
+    yield from differing_fields(where, "", window, expected, ("num_games", "num_positions"), remedy)
+    fields = Origin.model_fields
+    yield from differing_fields(where, " of its origin", window.origin, expected.origin, fields, remedy)
 
 
 def _check_dependencies(generation: Generation, remedy: str) -> Iterator[Mismatch]:

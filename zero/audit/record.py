@@ -2,19 +2,39 @@
 
 import hashlib
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from zero.audit.findings import Mark, Mismatch, differs, restored
 from zero.config.params import PARAMS_FILE, STAGE_SECTIONS, params_digest
 from zero.record.generation import Generation
-from zero.record.history import Line, LineageHistory, Repository
-from zero.record.ledger import FIRST_KINDS, FIRST_PREVIOUS
+from zero.record.history import Line, LineageHistory, Repository, read_lines
+from zero.record.ledger import FIRST_KINDS, FIRST_PREVIOUS, generation_tag
+from zero.record.objects import Change
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import CONSTRAINTS_FILE, DVC_LOCK, LEDGER_FILE
+from zero.storage.layout import (
+    CONSTRAINTS_FILE,
+    DVC_LOCK,
+    GENERATION_FILE,
+    KEY_FILE,
+    LEDGER_FILE,
+    PIPELINE_FILE,
+    PROVENANCE_FILE,
+    STATE_DIRS,
+)
 from zero.storage.manifests import LedgerEntry
 from zero.storage.vcs import git
 
-SOURCES = ("zero", "dvc.yaml", CONSTRAINTS_FILE, PARAMS_FILE)
-"""Paths that the commit of a generation must not change, because the stages ran on its parent."""
+RECORDED_FILES = (
+    *(f"{out}.dvc" for out in STATE_DIRS),
+    *(GENERATION_FILE, DVC_LOCK, LEDGER_FILE, PROVENANCE_FILE, KEY_FILE),
+)
+"""Files that the commit of a generation writes or removes, in addition to those in `RESULT_FOLDERS`.
+
+All other files are as in its parent: the stages ran on that one, and only its hash is signed.
+"""
+RESULT_FOLDERS = ("metrics", "plots")
+FIRST_FILES = (PARAMS_FILE, ".dvc/config", ".dvc/.gitignore")
+"""Files that only the first commit of a lineage writes."""
 RESTORE_LEDGER = f"restore {LEDGER_FILE} from the last tag at which `zero audit` passes"
 HISTORY_REMEDY = "find the recorded commit with `git reflog`, and reset the branch to it"
 
@@ -91,12 +111,14 @@ def check_ledger(history: LineageHistory) -> Iterator[tuple[int, Mismatch]]:
                 yield number, mismatch
             reported.add((number, mismatch.what))
     committed = b"".join(line.text for line in lines)
-    if history.draft is not None and history.workspace is not None:
-        remedy = f"`git -C {history.workspace.folder} checkout HEAD -- {LEDGER_FILE}`"
-        number = lines[-1].entry.generation if lines and lines[-1].entry else 0
-        digests = sha256_bytes(history.draft), sha256_bytes(committed)
-        for mismatch in differs(LEDGER_FILE, "file in the workspace edited", *digests, remedy):
-            yield number, mismatch
+    draft, workspace = history.draft, history.workspace
+    if draft is None or workspace is None or draft == committed or _is_committed_now(history, draft, committed):
+        return
+    remedy = f"`git -C {workspace.folder} checkout HEAD -- {LEDGER_FILE}`"
+    digests = sha256_bytes(draft), sha256_bytes(committed)
+    edited = Mismatch(LEDGER_FILE, "file in the workspace edited", *digests, remedy)
+    number = lines[-1].entry.generation if lines and lines[-1].entry else 0
+    yield number, _unrecorded(history, draft) or edited
 
 
 def check_lock(generation: Generation) -> Iterator[Mismatch]:
@@ -138,20 +160,23 @@ def check_params(generation: Generation) -> Iterator[Mismatch]:
 
 
 def check_code(generation: Generation) -> Iterator[Mismatch]:
-    """The sources at the commit on which the stages ran have the code digests in manifests and attestation."""
+    """The stages ran on the sources of the record.
+
+    The commit of the generation changed nothing but its results. At its parent, the sources have the code digests in
+    manifests and attestation.
+    """
     if generation.commit is None or generation.parent is None:
         return
-    reader = generation.history.reader
-    first = generation.entry is not None and generation.entry.kind in FIRST_KINDS
-    for name in SOURCES:
-        if not (first and name == PARAMS_FILE):
-            yield from differs(
-                name,
-                "changed by the commit that recorded the generation",
-                reader.object_name(f"{generation.commit}:{name}"),
-                reader.object_name(f"{generation.parent}:{name}"),
-                f"see `git diff {generation.parent[:12]} {generation.commit[:12]} -- {name}`",
-            )
+    what = "changed by the commit that recorded the generation"
+    changes = generation.history.reader.changes(generation.parent, generation.commit)
+    if changes is None:
+        remedy = "fetch it: `git fetch --unshallow`"
+        yield Mismatch(f"parent of {generation.tag}", "commit", "nothing", generation.parent, remedy, Mark.MISSING)
+        return
+    for path, change in changes.items():
+        if not _is_of_the_record(generation, path, change):
+            remedy = f"see `git diff {generation.parent[:12]} {generation.commit[:12]} -- {path}`"
+            yield from differs(path, what, change.new, change.old, remedy)
     signed = generation.attestation.internal.engine if generation.attestation else {}
     for stage, found in generation.code_digests.items():
         remedy = f"see `git diff {generation.tag} -- zero` in the workspace, and `zero reproduce {generation.tag}`"
@@ -173,6 +198,44 @@ def check_constraints(generation: Generation) -> Iterator[Mismatch]:
     digests = sha256_bytes(content) if content is not None else None, signed.sha256 if signed else None
     remedy = restored(generation.tag, CONSTRAINTS_FILE)
     yield from differs(CONSTRAINTS_FILE, "SHA-256 against the attestation", *digests, remedy)
+
+
+def _is_of_the_record(generation: Generation, path: str, change: Change) -> bool:
+    """True if recording a generation can make this change. Other checks compare the content of what it writes."""
+    place, kind = PurePosixPath(path), generation.entry.kind if generation.entry else ""
+    if not change.new and place.parts[0] in RESULT_FOLDERS:
+        return True  # a commit without stages removes the results of the one before
+    if change.new and not change.new.startswith("100"):
+        return False  # a link or a submodule
+    if kind in FIRST_KINDS:
+        # DVC adds the folder of the dataset to the list beside it.
+        dataset = generation.params.dataset if generation.params else ""
+        if path in FIRST_FILES or (dataset and place == PurePosixPath(dataset).parent / ".gitignore"):
+            return True
+    # `dvc checkout` and git also read files of their own in folders of results.
+    read = place.name.startswith((".dvc", ".git")) or place.suffix == ".dvc" or place.name == PIPELINE_FILE
+    return path in RECORDED_FILES or (str(place.parent) in RESULT_FOLDERS and not read)
+
+
+def _is_committed_now(history: LineageHistory, draft: bytes, committed: bytes) -> bool:
+    """True if a running command has committed the further entries of a draft after the history was read."""
+    now = history.reader.read(f"refs/heads/lineage/{history.lineage}:{LEDGER_FILE}")
+    return now is not None and draft.startswith(committed) and now.startswith(draft)
+
+
+def _unrecorded(history: LineageHistory, draft: bytes) -> Mismatch | None:
+    """The finding for a ledger with one more entry, whose commit is still to be made; None for any other ledger.
+
+    A command that runs at this moment, or was killed, leaves such a ledger.
+    """
+    lines = read_lines(draft)
+    entry = lines[-1].entry if lines else None
+    if entry is None or lines[:-1] != history.lines or any(_chain(lines, history.lineage)):
+        return None
+    tag = generation_tag(history.lineage, entry.generation)
+    again = f"rollback {history.lineage} {entry.source.tag}" if entry.source else f"advance {history.lineage}"
+    what = f"entry of {tag} in the workspace"
+    return Mismatch(LEDGER_FILE, what, "not committed yet", "", f"`zero {again}`", Mark.MISSING)
 
 
 def _chain(lines: tuple[Line, ...], lineage: str) -> Iterator[tuple[int, Mismatch]]:

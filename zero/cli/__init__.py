@@ -26,6 +26,8 @@ NOT_WRITABLE = {
     errno.EROFS: "mount it writable",
 }
 """Remedies for the errors that any write can raise."""
+NOT_USABLE = "check that path and its permissions, or give another"
+"""Remedy for the other errors of the operating system that name a path."""
 
 
 class StderrHandler(logging.Handler):
@@ -45,9 +47,12 @@ def main() -> Any:
         typer.echo(f"zero: {error}", err=True)
         sys.exit(1)
     except OSError as error:
-        if error.errno not in NOT_WRITABLE:
+        path = f" {error.filename}" if error.filename else ""
+        if error.errno in NOT_WRITABLE:
+            what, remedy = f"cannot write{path}", f"{NOT_WRITABLE[error.errno]} and run the same command again"
+        elif path:
+            what, remedy = f"cannot use{path}", NOT_USABLE
+        else:
             raise
-        what = f"cannot write {error.filename}" if error.filename else "cannot write"
-        remedy = f"{NOT_WRITABLE[error.errno]} and run the same command again"
         typer.echo(f"zero: {what}: {error.strerror}; {remedy}", err=True)
         sys.exit(1)

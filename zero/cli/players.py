@@ -351,6 +351,7 @@ def play(
     from zero.players.player_choice import choose_player
     from zero.players.spec import parse_player
 
+    check_streams("play")
     home = home_dir()
     spec = choose_player(home, parse_player(player), "play", note)
     session, rules = open_session(home, spec, size, komi, seed, NUM_LEAVES)
@@ -375,6 +376,7 @@ def gtp(
     from zero.players.player_choice import choose_player
     from zero.players.spec import parse_player
 
+    check_streams("gtp")
     home, spec = home_dir(), parse_player(player)
     if seconds is not None and not spec.has_network:
         raise ParamsError(
@@ -385,3 +387,13 @@ def gtp(
     session, rules = open_session(home, spec, size, komi, seed, NUM_LEAVES, seconds)
     with closing(session):
         serve_gtp(session, rules, sys.stdin, sys.stdout)
+
+
+def check_streams(command: str) -> None:
+    """Checks that standard input and output are open: a program that starts another one can leave them out.
+
+    Raises:
+      ParamsError: one of them is closed.
+    """
+    if sys.stdin is None or sys.stdout is None:
+        raise ParamsError(f"`zero {command}` needs standard input and output, and one is closed; start it with both")

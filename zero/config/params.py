@@ -235,7 +235,7 @@ class NetworkParams(Section):
     """Blocks of the trunk: 19 or 39 in the paper."""
     num_channels: Annotated[int, Field(ge=1, le=1024)] = 256
     """Channels of every convolution of the trunk: 256 in the paper."""
-    value_hidden: PositiveInt = 256
+    value_hidden: Annotated[int, Field(ge=1, le=4096)] = 256
     """Units of the hidden layer of the value head: 256 in the paper."""
     global_pooling: bool = False
     """True: the second half of the blocks also gets means and maxima over the board (KataGo; not in the paper)."""
@@ -263,7 +263,8 @@ class ReplayParams(Section):
     """Most recent self-play games to sample from: 500,000 in the paper."""
     window_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Share of the lineage's games that the window holds: at most `window_games`, at least the newest generation. With
-    0.5 the window soon drops the games of the first, nearly random players. 1, as in the paper: all games."""
+    0.5 the window soon drops the games of the first, nearly random players. Imported games that have left the window no
+    longer count, so they leave it fast. 1, as in the paper: all games."""
 
 
 class LearningRateStep(Section):

@@ -147,12 +147,11 @@ def _value(data: memoryview, position: int, kind: int, depth: int) -> tuple[Any,
     # Only as an element of a list does a boolean take a byte.
     if kind in (TRUE, FALSE, BYTE):
         return _byte(data, position)
-    # The next `_byte` notices a position beyond the end.
     if kind == DOUBLE:
-        return None, position + 8
+        return None, _inside(data, position + 8)
     if kind == BINARY:
         length, position = _varint(data, position)
-        return None, position + length
+        return None, _inside(data, position + length)
     if kind == LIST:
         head, position = _byte(data, position)
         size = head >> 4
@@ -190,6 +189,12 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
 
 
 def _byte(data: memoryview, position: int) -> tuple[int, int]:
-    if position >= len(data):
+    end = _inside(data, position + 1)
+    return data[position], end
+
+
+def _inside(data: memoryview, position: int) -> int:
+    """A position up to which bytes were read or skipped."""
+    if position > len(data):
         raise ValueError("structure beyond the end of its bytes")
-    return data[position], position + 1
+    return position

@@ -135,7 +135,10 @@ def write_comparison(home: Path, comparison: Comparison) -> Path:
 
 
 def comparison_png(comparison: Comparison) -> bytes:
-    """Ratings, accuracies and value errors as a PNG; the first two with intervals of 95 %."""
+    """Ratings, accuracies and value errors as a PNG; the first two with intervals of 95 %.
+
+    Those of accuracies are as if the positions of a game were independent, see `held_out.NUM_TEST_POSITIONS`.
+    """
     networks = comparison.networks[::-1]  # from below, so that the strongest is at the top
     names = [each.lineage for each in networks]
     tests = [each.test for each in networks]

@@ -6,6 +6,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from zero.config.settings import STATE_FOLDER
@@ -33,7 +34,9 @@ def ladder_tables(ladder: Ladder) -> Iterator[Table]:
             table.add_column(column, justify="right", no_wrap=True)
         for row in ladder.rows:
             if row.group == group:
-                table.add_row(row.entry.name, f"{row.elo:z.0f}", row.interval, f"{row.games:g}", str(row.opponents))
+                table.add_row(
+                    escape(row.entry.name), f"{row.elo:z.0f}", row.interval, f"{row.games:g}", str(row.opponents)
+                )
         yield table
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from zero.config.params import GameParams
@@ -164,7 +165,7 @@ def tournament_tables(tournament: Tournament) -> tuple[Table, Table]:
         ratings.add_column(column, justify="right", no_wrap=True)
     scores = {pairing.players: pairing for pairing in tournament.pairings}
     for number, row in enumerate(tournament.standings, 1):
-        ratings.add_row(str(number), row.name, f"{row.elo:z.0f}", row.interval, f"{row.points / row.games:.1%}")
+        ratings.add_row(str(number), escape(row.name), f"{row.elo:z.0f}", row.interval, f"{row.points / row.games:.1%}")
         crosstable.add_column(str(number), justify="right", no_wrap=True)
     for number, row in enumerate(tournament.standings, 1):
         crosstable.add_row(str(number), *(_cell(scores, row.key, other.key) for other in tournament.standings))

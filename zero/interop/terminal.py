@@ -5,6 +5,7 @@ Only `quit`, the end of the input, or Ctrl-C twice ends the game; wrong input ne
 
 import sys
 from collections.abc import Callable, Collection
+from io import TextIOWrapper
 from pathlib import Path
 
 from rich.console import Console
@@ -78,8 +79,11 @@ class TerminalGame:
 
     def run(self) -> None:
         """Plays until the person quits."""
-        if self._read_line is input and sys.stdin.isatty():
-            import readline  # noqa: F401 - the import makes `input` edit lines and keep a history
+        if self._read_line is input:
+            if isinstance(sys.stdin, TextIOWrapper):
+                sys.stdin.reconfigure(errors="replace")  # wrong bytes are a wrong command, not the end of the game
+            if sys.stdin.isatty():
+                import readline  # noqa: F401 - the import makes `input` edit lines and keep a history
         self._draw()
         self._say("Type a point such as D4, or help.")
         prompts = False  # a prompt although it is the player's turn, because it failed or was interrupted

@@ -5,7 +5,9 @@ become the first window, as shards of generation 0. From then on they are games 
 all of them.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zero.config.params import Params
 from zero.errors import LineageError, ParamsError
@@ -15,6 +17,9 @@ from zero.storage.files import link_or_copy, read_manifest, sha256_file, write_m
 from zero.storage.layout import OLD_WINDOW_DIR
 from zero.storage.manifests import MANIFEST_FILE, Origin, ShardRef, Window, WindowShard
 from zero.storage.vcs import dvc, git
+
+if TYPE_CHECKING:  # it imports the kernels
+    from zero.data.dataset.manifest import DatasetFile
 
 
 def copy_dataset(home: Path, workspace: Path, params: Params) -> None:
@@ -62,7 +67,7 @@ def write_first_window(workspace: Path, params: Params, origin: Origin, progress
       StorageError: a file of the dataset is missing or corrupt, or has games that an import does not make, or there are
         no games for training.
     """
-    rows: list[WindowShard] = []
+    files: Sequence[DatasetFile] = ()
     if params.dataset:
         from zero.data.dataset.manifest import Dataset
         from zero.data.dataset.reader import files_of, read_part
@@ -76,22 +81,28 @@ def write_first_window(workspace: Path, params: Params, origin: Origin, progress
             # Checks the hash and the games; training reads the window without replaying them.
             read_part(folder, dataset, file)
             link_or_copy(folder / file.games.path, workspace / OLD_WINDOW_DIR / file.games.path)
-            shard = ShardRef(
-                file=file.games,
-                key=file.games.sha256,  # instead of the key of a specification, which imported games do not have
-                generation=0,  # which has no games of its own
-                first_game=file.first_game,
-                num_games=file.num_games,
-                num_positions=file.num_positions,
-            )
-            rows.append(WindowShard(shard=shard, skip_games=0))
             done += file.num_games
             if progress:
                 progress(done, total)
-    window = Window(
-        origin=origin,
-        shards=tuple(rows),
-        num_games=sum(row.shard.num_games for row in rows),
-        num_positions=sum(row.shard.num_positions for row in rows),
+    write_manifest(workspace / OLD_WINDOW_DIR, first_window(files, origin))
+
+
+def first_window(files: Sequence["DatasetFile"], origin: Origin) -> Window:
+    """The window of a new lineage, with the games of these files of a dataset."""
+    shards = tuple(
+        ShardRef(
+            file=file.games,
+            key=file.games.sha256,  # instead of the key of a specification, which imported games do not have
+            generation=0,  # which has no games of its own
+            first_game=file.first_game,
+            num_games=file.num_games,
+            num_positions=file.num_positions,
+        )
+        for file in files
     )
-    write_manifest(workspace / OLD_WINDOW_DIR, window)
+    return Window(
+        origin=origin,
+        shards=tuple(WindowShard(shard=shard, skip_games=0) for shard in shards),
+        num_games=sum(shard.num_games for shard in shards),
+        num_positions=sum(shard.num_positions for shard in shards),
+    )

@@ -65,6 +65,8 @@ def remove_drafts(workspace: Path) -> None:
     for name in DVC_FOLDERS:
         drafts += (workspace / name).rglob(".*.tmp")  # `git add --all` would commit them
     for path in drafts:
+        if path.is_dir():  # of another program, such as Jupyter
+            continue
         log.warning("removed %s, which another process did not finish", path)
         path.unlink(missing_ok=True)
 

@@ -22,8 +22,17 @@ from zero.lineage.recovery import recover_from_crash
 from zero.players.spec import KINDS
 from zero.progress import Progress
 from zero.record.costs import fetch_notes
-from zero.record.history import check_known_tag
-from zero.record.ledger import FIRST_PREVIOUS, NAME_PATTERN, append_entry, generation_tag, parse_ledger, read_ledger
+from zero.record.history import check_known_tag, known_lineages
+from zero.record.ledger import (
+    FIRST_PREVIOUS,
+    NAME_PATTERN,
+    NAME_RULE,
+    append_entry,
+    generation_tag,
+    parse_ledger,
+    read_ledger,
+    unknown_lineage,
+)
 from zero.storage.files import file_ref, locked, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import (
     CHAMPION_DIR,
@@ -282,9 +291,7 @@ def check_name(lineage: str) -> None:
       LineageError: the name is invalid.
     """
     if not NAME_PATTERN.match(lineage):
-        raise LineageError(
-            f"{lineage!r} is not a valid lineage name; use up to 40 of a-z, 0-9 and '-', starting with a letter"
-        )
+        raise LineageError(f"{lineage!r} is not a valid lineage name; {NAME_RULE}")
     if lineage in KINDS:
         raise LineageError(f"{lineage!r} is the name of a kind of player, as in `zero match`; choose another name")
 
@@ -325,6 +332,8 @@ def restore_lineage(home: Path, lineage: str) -> Path:
     Raises:
       LineageError: the workspace exists, or the project has no such branch.
     """
+    if not NAME_PATTERN.match(lineage):
+        raise unknown_lineage(lineage, known_lineages(home))
     target = workspace_dir(home, lineage)
     if target.exists():
         away = target.parent.with_name(f"{lineage}-before")  # beside it, it would count as a lineage

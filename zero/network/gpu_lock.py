@@ -110,7 +110,8 @@ def _open(gpu: str) -> Connection:
             os.fchmod(created, 0o666)
             os.close(created)
         # In a sticky folder Linux refuses O_CREAT for another user's file, so this second open is without it.
-        return Connection(os.open(path, os.O_RDWR))
+        # The folder may belong to another user, who could name a file of this one by a link.
+        return Connection(os.open(path, os.O_RDWR | os.O_NOFOLLOW))
     except OSError as error:
         raise StorageError(
             f"cannot lock GPU {gpu}: cannot write {path}: {error.strerror}; remove it, or set {LOCKS_VARIABLE} for all "

@@ -234,10 +234,16 @@ class Generation:
         return {path: out for path, out in found.items() if out is not None}
 
     def _tracked(self, path: str) -> Out | None:
-        """A folder that DVC tracks by a file beside it; None if that is not a file of DVC, which the audit reports."""
+        """A folder that DVC tracks by a file beside it; None if that file does not track it alone.
+
+        The audit reports None: `dvc checkout` would write the other outputs too, in any folder.
+        """
         tree = _yaml(self.file(f"{path}.dvc"))
-        with suppress(TypeError, LookupError):
-            return Out(path, str(tree["outs"][0]["md5"]), cached=True)
+        with suppress(TypeError, LookupError, ValueError):
+            (out,) = tree["outs"]
+            # With `deps` DVC takes the data from elsewhere, with `wdir` it puts them elsewhere.
+            if {"deps", "wdir"}.isdisjoint(tree) and out["path"] == PurePosixPath(path).name:
+                return Out(path, str(out["md5"]), cached=True)
         return None
 
     def read_params(self) -> Params:

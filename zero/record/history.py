@@ -9,14 +9,22 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from zero.errors import LineageError
-from zero.record.ledger import FIRST_KINDS, generation_tag, lineages_here, parse_ledger, parse_tag
+from zero.record.ledger import (
+    FIRST_KINDS,
+    NAME_PATTERN,
+    generation_tag,
+    lineages_here,
+    parse_ledger,
+    parse_tag,
+    unknown_lineage,
+)
 from zero.record.objects import GitReader
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import KEY_FILE, LEDGER_FILE, workspace_dir
 from zero.storage.manifests import LedgerEntry
 from zero.storage.vcs import git
 
-BRANCH_PATTERN = re.compile(r"^refs/(?:heads|remotes/[^/]+)/lineage/([a-z][a-z0-9-]*)$")
+BRANCH_PATTERN = re.compile(r"^refs/(?:heads|remotes/[^/]+)/lineage/([a-z][a-z0-9-]{0,39})$")
 
 
 class Line(NamedTuple):
@@ -126,6 +134,8 @@ def open_history(home: Path, lineage: str) -> Iterator[LineageHistory]:
     Raises:
       LineageError: the lineage has neither a branch nor tags (it needs no workspace), or no ledger.
     """
+    if not NAME_PATTERN.match(lineage):
+        raise unknown_lineage(lineage, known_lineages(home))
     folder = workspace_dir(home, lineage)
     project = _repository(home, lineage)
     workspace = _repository(folder, lineage) if (folder / ".git").exists() else None
@@ -137,8 +147,7 @@ def open_history(home: Path, lineage: str) -> Iterator[LineageHistory]:
         newest = max(tags, key=lambda tag: (len(tag), tag))
         source = project = project._replace(head=project.tags[newest])
     if source.head is None:
-        known = ", ".join(known_lineages(home)) or "none yet"
-        raise LineageError(f"unknown lineage {lineage!r}; known are: {known}; make it with `zero new {lineage}`")
+        raise unknown_lineage(lineage, known_lineages(home))
     # First parents only: merges bring in commits of the project's code, which are not the lineage's history.
     commits = git(source.folder, "rev-list", "--first-parent", source.head).split()
     with ExitStack() as stack:

@@ -18,8 +18,10 @@ from zero.storage.manifests import LedgerEntry
 
 FIRST_PREVIOUS = "0" * 64
 FIRST_KINDS = ("start", "branch")
-NAME_PATTERN = re.compile(r"^[a-z][a-z0-9-]{0,39}$")
-"""Name of a lineage."""
+NAME_PATTERN = re.compile(r"^[a-z][a-z0-9-]{0,39}\Z")  # not `$`, which also matches before a last newline
+"""Name of a lineage. Others must not become a path, or a pattern of git's references."""
+NAME_RULE = "use up to 40 of a-z, 0-9 and '-', starting with a letter"
+"""Remedy for a text that is not a name."""
 TAG_PATTERN = re.compile(r"^([a-z][a-z0-9-]{0,39})/gen-(\d{4,9})$")
 
 
@@ -135,7 +137,12 @@ def find_workspace(home: Path, lineage: str) -> Path:
       LineageError: this project has no workspace of the lineage.
     """
     folder = workspace_dir(home, lineage)
-    if not (folder / LEDGER_FILE).exists():
-        known = ", ".join(lineages_here(home)) or "none yet"
-        raise LineageError(f"unknown lineage {lineage!r}; known are: {known}; make it with `zero new {lineage}`")
+    if not (NAME_PATTERN.match(lineage) and (folder / LEDGER_FILE).exists()):
+        raise unknown_lineage(lineage, lineages_here(home))
     return folder
+
+
+def unknown_lineage(lineage: str, known: Sequence[str]) -> LineageError:
+    """The error for the name of a lineage that is not among the known ones."""
+    remedy = f"make it with `zero new {lineage}`" if NAME_PATTERN.match(lineage) else NAME_RULE
+    return LineageError(f"unknown lineage {lineage!r}; known are: {', '.join(known) or 'none yet'}; {remedy}")

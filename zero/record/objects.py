@@ -15,6 +15,13 @@ from zero.errors import LineageError
 from zero.storage.vcs import environment, git
 
 
+class Change(NamedTuple):
+    """A file that differs between two commits: mode and object name in each; empty in the one that lacks the file."""
+
+    old: str
+    new: str
+
+
 class GitReader:
     """Objects of one repository. A context manager, because it owns a process."""
 
@@ -78,6 +85,30 @@ class GitReader:
         listed = git(self.repository, "ls-tree", "-r", "-z", tree, env=self._env)
         lines = (line.partition("\t") for line in listed.split("\0") if line)  # `<mode> <type> <name>`, tab, path
         return {path: entry.split()[-1] for entry, _, path in lines}
+
+    def changes(self, old: str, new: str) -> dict[str, Change] | None:
+        """The files that differ between two commits, by path; None if git lacks one of the commits.
+
+        Raises:
+          LineageError: git ended, which it does on a corrupt object.
+        """
+        # As names of objects: the header of a foreign commit could hold an option of git.
+        trees = [self.object_name(f"{commit}^{{tree}}") for commit in (old, new)]
+        if None in trees:
+            return None
+        listed = git(
+            self.repository,
+            *("diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none", *map(str, trees)),
+            env=self._env,
+        ).split("\0")
+        found = {}
+        for entry, path in zip(listed[::2], listed[1::2], strict=False):  # after the last NUL there is nothing
+            # `:<mode> <mode> <name> <name> <status>`; mode 000000: the commit lacks the file
+            modes, names = entry[1:].split()[:2], entry.split()[2:4]
+            found[path] = Change(
+                *(f"{mode} {name}" if int(mode) else "" for mode, name in zip(modes, names, strict=True))
+            )
+        return found
 
     def _request(self, name: str) -> tuple[str, bytes] | None:
         """Full name and content of an object.
@@ -232,5 +263,5 @@ def _listing(content: bytes | None) -> Mapping[str, str] | None:
         return None
     try:
         return {str(each["relpath"]): str(each["md5"]) for each in json.loads(content)}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None

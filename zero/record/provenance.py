@@ -222,7 +222,7 @@ def read_envelope(data: bytes, source: str) -> Envelope:
     except ValidationError as error:
         fault = error.errors()[0]
         raise _unreadable(source, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _unreadable(source, str(error)) from None
     return Envelope(envelope, attestation)
 

@@ -157,7 +157,7 @@ def window_size(params: Params, number: int, old: Sequence[WindowShard]) -> int:
 def size_by_fraction(params: Params, number: int, old: Sequence[WindowShard]) -> int:
     """Size of the window by `window_fraction`: that share of all games, at least the games of this generation.
 
-    All games are the imported ones, and for each generation as many as this one plays.
+    All games are the imported ones that the old window still holds, and for each generation as many as this one plays.
 
     In generations that were recorded before 2026-11-27 it is the size for a fraction of 1 too.
     """

@@ -63,10 +63,13 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Writes a file atomically (temporary name, fsync, rename), and creates its folder.
 
     Raises:
-      StorageError: the file cannot be written, for example because the disk is full or the folder is read-only.
+      StorageError: the file cannot be written, for example because the disk is full or the folder is read-only; or it
+        is a device or a pipe, which a file would replace.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a folder is an error of `os.replace`
+            raise StorageError(f"cannot write {path}: it is a device or a pipe; give the name of a file")
         # In the same folder, since a rename is atomic only within one file system.
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -82,6 +85,8 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
             raise
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror}") from None
+    except ValueError as error:  # a zero byte in the name
+        raise StorageError(f"cannot write {path}: {error}; give another name") from None
 
 
 def link_or_copy(source: Path, target: Path) -> None:

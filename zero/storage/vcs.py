@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from configobj import ConfigObj
+from configobj import ConfigObj, ConfigObjError
 
 from zero.errors import LineageError
 from zero.storage.files import write_atomic
@@ -85,7 +85,7 @@ def _run(command: list[str], folder: Path, env: Mapping[str, str] = MappingProxy
             errors="replace",  # damaged content of a file becomes an error where it is parsed
             check=False,
         )
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise LineageError(
             f"cannot run `{command[0]}` in {folder}; install it, or check that the folder is there"
         ) from None
@@ -111,8 +111,12 @@ REMOTE = "record"
 
 
 def dvc_cache_dir(clone: Path) -> Path | None:
-    """DVC's cache, as `configure_dvc` has set it for a clone; None if it has not."""
-    config = ConfigObj(str(clone / ".dvc/config.local"), interpolation=False, encoding="utf-8")
+    """DVC's cache, as `configure_dvc` has set it for a clone; None if it has not.
+
+    Raises:
+      LineageError: the settings of the clone cannot be read.
+    """
+    config = _read(clone / ".dvc/config.local")
     path = config.get("cache", {}).get("dir")
     return Path(path) if path else None
 
@@ -122,13 +126,15 @@ def configure_dvc(clone: Path, home: Path, moved_from: Path | None = None) -> No
 
     The path of the remote is committed. If the project was moved or copied from `moved_from`, a local setting
     overrides it.
+
+    Raises:
+      LineageError: the settings of the clone cannot be read.
+      StorageError: they cannot be written.
     """
     cache = str(home / DVC_CACHE_DIR)
     replaced = str(moved_from / DVC_CACHE_DIR) if moved_from else ""
     # Written with the library with which DVC writes these files, because each start of DVC takes about a second.
-    files = (str(clone / ".dvc" / name) for name in ("config", "config.local"))
-    # Without interpolation, which would fail on a path with a `%`.
-    config, local = (ConfigObj(file, interpolation=False, indent_type="    ", encoding="utf-8") for file in files)
+    config, local = (_read(clone / ".dvc" / name) for name in ("config", "config.local"))
     remote = f'remote "{REMOTE}"'
     local["cache"] = {"dir": cache}
     if not any(section.startswith("remote ") for section in config.sections):
@@ -140,6 +146,16 @@ def configure_dvc(clone: Path, home: Path, moved_from: Path | None = None) -> No
     elif url.startswith("/") and (url == replaced or not Path(url).exists()):
         local[remote] = {"url": cache}
     _write(local)
+
+
+def _read(file: Path) -> ConfigObj:
+    """Settings of DVC; empty without the file."""
+    try:
+        # Without interpolation, which would fail on a path with a `%`.
+        return ConfigObj(str(file), interpolation=False, indent_type="    ", encoding="utf-8")
+    except (ConfigObjError, UnicodeError) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise LineageError(f"{file} has no valid settings of DVC: {reason}; correct it") from None
 
 
 def _write(config: ConfigObj) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import uvicorn
 from starlette.concurrency import run_in_threadpool
 
-from zero.errors import ServerError
+from zero.errors import ParamsError, ServerError
 from zero.web.app import new_app
 from zero.web.security import LOOPBACK_NAMES, WILDCARDS
 from zero.web.sessions import Sessions
@@ -43,8 +43,13 @@ def serve(home: Path, host: str, port: int, token: str, started: Callable[[str],
       started: receives the address of the page, as soon as requests there wait for the server.
 
     Raises:
+      ParamsError: the host is empty, or the token has characters that a cookie cannot have.
       ServerError: the server cannot listen there.
     """
+    if not host:
+        raise ParamsError("--host is empty; leave it out for this machine alone, or give 0.0.0.0 for all addresses")
+    if not (token.isascii() and token.isprintable()):
+        raise ParamsError("--token has other characters than printable ASCII; leave it out for a random one")
     if not token and host not in LOOPBACK_NAMES:
         token = secrets.token_urlsafe(24)
     listener = listen(host, port)
@@ -84,8 +89,8 @@ def listen(host: str, port: int) -> socket.socket:
             bound.bind((host, each))
             bound.listen()  # at once: with SO_REUSEADDR two programs can bind a port, but only one can listen
             return bound
-        except OSError as error:
+        except (OSError, TypeError, UnicodeError) as error:  # the last two for a name that no host can have
             bound.close()
-            reason = error.strerror or str(error)
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     ports = f"port {port}" if port else f"ports {FIRST_PORT} to {FIRST_PORT + PORTS_TRIED - 1}"
     raise ServerError(f"cannot listen on {host}, {ports}: {reason}; give another --port or --host")

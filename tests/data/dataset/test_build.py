@@ -206,6 +206,27 @@ def test_a_file_is_that_of_the_writer_of_records(dataset):
         assert write_records(records) == (dataset / file.games.path).read_bytes()
 
 
+def test_a_manifest_cannot_allow_a_game_that_is_longer_than_the_rules(dataset, tmp_path):
+    """It may come from someone else: a few kB of Parquet can fill the memory."""
+    manifest, num_moves = read_manifest(dataset, Dataset), 20_000
+    one = read_part(dataset, manifest, manifest.files[0])
+    record = records_of(one)[0]
+    ones = np.ones(num_moves, np.float32)
+    long = record._replace(
+        actions=np.zeros(num_moves, np.int16),
+        root_values=ones,
+        best_values=ones,
+        visit_counts=np.zeros((num_moves, RULES.num_actions), np.uint16),
+        sample_weights=ones,
+    )
+    (tmp_path / "long.parquet").write_bytes(write_records([long]))
+    file = manifest.files[0].model_copy(
+        update={"games": file_ref(tmp_path / "long.parquet", tmp_path), "num_games": 1, "num_positions": num_moves}
+    )
+    with pytest.raises(StorageError, match=f"has {num_moves} values in actions, at most {RULES.max_moves + 1} are"):
+        read_part(tmp_path, manifest, file)
+
+
 def test_training_draws_one_hot_targets_and_the_result_for_the_player_to_move(dataset):
     games = split_games(dataset, read_manifest(dataset, Dataset), "train")
     samples = sample_games(games)

@@ -211,12 +211,42 @@ def test_the_games_before_the_damage_of_an_archive_are_read(tmp_path, mode):
     assert found[-1] == ("x.tar", 0, "unreadable")
 
 
-def test_a_long_header_of_a_tar_is_not_read(tmp_path):
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE])
+def test_a_long_header_of_a_tar_is_not_read(tmp_path, kind):
     info = tarfile.TarInfo("././@LongLink")
-    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 1 << 31
+    info.type, info.size = kind, 1 << 31
     path = tmp_path / "x.tar"
     path.write_bytes(info.tobuf() + b"\0" * 1024)
     assert detail_of(path) == f"unreadable: a header of {1 << 31} bytes"
+
+
+@pytest.mark.timeout(60)  # tarfile would read 100 billion times
+def test_a_member_of_a_tar_that_is_larger_than_the_archive_ends_it(tmp_path):
+    path = make_tar(tmp_path / "x.tar", "w:", ("a.sgf", GAME))
+    info = tarfile.TarInfo("b.sgf")
+    info.size = 1 << 50
+    path.write_bytes(path.read_bytes()[:1024] + info.tobuf(tarfile.GNU_FORMAT) + GAME.ljust(512, b"\0"))
+    assert read(path) == [("x.tar/a.sgf", 1, ""), ("x.tar/b.sgf", 0, "too large"), ("x.tar", 0, "unreadable")]
+
+
+def test_a_huge_length_in_an_extended_header_is_an_error_of_the_archive(tmp_path):
+    path = tmp_path / "x.tar"
+    path.write_bytes(extended_header(b"99999999999999999999 path=a\n") + b"\0" * 1024)
+    assert read(path) == [("x.tar", 0, "unreadable")]
+
+
+def test_the_map_of_a_sparse_file_is_not_read(tmp_path):
+    header = extended_header(b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n")
+    path = make_tar(tmp_path / "x.tar", "w:", ("a.sgf", b"1000000000\n" + b"0\n" * 1000))
+    path.write_bytes(header + path.read_bytes())
+    assert detail_of(path) == "unreadable: a sparse file"
+
+
+def extended_header(content: bytes) -> bytes:
+    """The header of a tar archive for the member that follows it."""
+    info = tarfile.TarInfo("header")
+    info.type, info.size = tarfile.XHDTYPE, len(content)
+    return info.tobuf(tarfile.USTAR_FORMAT) + content.ljust(512, b"\0")
 
 
 @pytest.mark.parametrize("damage", ["one byte of a header", "a header cut off"])

@@ -31,6 +31,7 @@ from zero.data.dataset.columns import columns_of, write_origins
 from zero.data.dataset.game import GameReader
 from zero.data.dataset.manifest import (
     DUPLICATES_FILE,
+    GAMES_PER_FILE,
     REJECTED_FILE,
     SPLITS,
     Dataset,
@@ -51,8 +52,6 @@ from zero.games.rules import rules_of
 from zero.progress import Progress
 from zero.storage.files import FOLDER_LOCK_FILE, canonical_line, file_ref, locked, write_atomic, write_manifest
 
-GAMES_PER_FILE = 4096
-"""Games of one Parquet file: about 3 MB at 19x19."""
 DIGEST_DIGITS = 2
 """Digits of the digest that choose a temporary file: 256 files, each with 4,000 of a million games."""
 BATCH_GAMES, BATCH_BYTES = 128, 1 << 19

@@ -11,6 +11,8 @@ from zero.storage.manifests import FileRef, GamesFile, Manifest
 SplitName = Literal["train", "validation", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
 REJECTED_FILE, DUPLICATES_FILE = "rejected.jsonl", "duplicates.jsonl"
+GAMES_PER_FILE = 4096
+"""Most games of one Parquet file, which then has about 3 MB at 19x19."""
 
 
 class SplitFractions(Manifest):

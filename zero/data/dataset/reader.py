@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from zero.data.dataset.columns import dataset_violations
-from zero.data.dataset.manifest import Dataset, DatasetFile, SplitName
+from zero.data.dataset.manifest import GAMES_PER_FILE, Dataset, DatasetFile, SplitName
 from zero.data.records import GameColumns, Limits, read_records
 from zero.data.window import shard_mismatch
 from zero.errors import StorageError
@@ -30,8 +30,10 @@ def read_part(folder: Path, dataset: Dataset, file: DatasetFile) -> GameColumns:
       StorageError: the file is missing or corrupt, or has games that an import does not make.
     """
     path, rules = folder / file.games.path, rules_of(dataset.game)
-    num_values = file.num_positions + file.num_games
-    limits = Limits(file.num_games, num_values, num_values)
+    # A manifest that promises more must not fill the memory either.
+    num_games = min(file.num_games, GAMES_PER_FILE)
+    num_values = min(file.num_positions, num_games * rules.max_moves) + num_games
+    limits = Limits(num_games, num_values, num_values)
     columns = read_records(checked_bytes(file.games, folder), str(path), limits)
     if mismatch := shard_mismatch(columns, file, rules):
         raise StorageError(f"{path}: {mismatch}; get it again with `dvc checkout --force`")

@@ -36,11 +36,18 @@ NOT_SGF, NOT_A_FILE, UNSAFE_PATH, UNREADABLE = "not SGF", "not a file", "unsafe 
 BROKEN, TOO_LARGE = "broken SGF", "too large"
 """Reasons of rejected files and incomplete games."""
 NO_GAME = "it has no '(;', which starts a game"
-TAR_HEADERS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE)
+MAX_EMPTY_READS = 100
+"""Reads beyond the end of a tar archive. Some are normal, but to skip a file, tarfile reads as often as its size says,
+whether there are bytes or not."""
+TAR_HEADERS = (
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+)
 DAMAGED = (
     OSError,
     EOFError,
     ValueError,
+    ArithmeticError,  # OverflowError: a length in an extended header of a tar that no index can have
     RuntimeError,  # also NotImplementedError: an unknown compression in a zip
     zlib.error,
     lzma.LZMAError,
@@ -75,12 +82,15 @@ class _Limited:
 
     def __init__(self, expanded: _Readable, compressed: IO[bytes]) -> None:
         self._expanded, self._compressed = expanded, compressed
-        self._num_bytes = 0
+        self._num_bytes = self._num_empty = 0
 
     def read(self, num_bytes: int = -1, /) -> bytes:
         """Reads from the archive; raises an error beyond the limit."""
         data = self._expanded.read(num_bytes)
         self._num_bytes += len(data)
+        self._num_empty += not data
+        if self._num_empty > MAX_EMPTY_READS:
+            raise EOFError("it ends inside a file")
         if self._num_bytes > _max_expanded(self._compressed.tell()):
             raise _TooLargeError(f"it expands to more than {MAX_EXPANSION} times its size; the rest is not read")
         return data
@@ -100,6 +110,10 @@ class _TarInfo(tarfile.TarInfo):
         if info.type in TAR_HEADERS and info.size > MAX_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {info.size} bytes")
         return info
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        # The base class reads a list of any length from the file into memory.
+        raise tarfile.ReadError("a sparse file")
 
 
 def roots_of(paths: Sequence[Path]) -> list[Path]:
