@@ -11,12 +11,11 @@ from pydantic import Field
 
 from flows.commands import Event, run_zero
 from flows.generation import generation
-from zero.config.auto import resolve_auto
 from zero.config.params import ExecutorKind, parse_params, preset_text, presets
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import ParamsError
 from zero.lineage.workspace import committed_ledger
-from zero.network.profile import this_machine
+from zero.network.profile import resolve_here
 from zero.storage.files import write_atomic
 from zero.storage.layout import workspace_dir
 from zero.storage.vcs import git
@@ -106,7 +105,7 @@ def parameters_text(home: Path, preset: str) -> str:
         remedy = f"give a file below {home}, or a preset: {', '.join(presets())}"
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ParamsError(f"cannot read {home / preset}: {reason}; {remedy}") from None
-    parse_params(resolve_auto(text, this_machine(text)), str(home / preset))  # as `zero new` does later
+    parse_params(resolve_here(text), str(home / preset))  # as `zero new` does later
     return text
 
 

@@ -92,8 +92,10 @@ def test_a_lineage_whose_ledger_is_destroyed_is_a_mismatch(tmp_path: Path, targe
     ]
 
 
-def test_a_lineage_whose_ledger_is_destroyed_does_not_hide_the_others(record: Record) -> None:
-    made = record.rewritten(record.commit(0), {LEDGER_FILE: b"garbage\n"}, "HEAD")
+@pytest.mark.parametrize("ledger", [b"garbage\n", None])
+def test_a_lineage_whose_ledger_is_destroyed_does_not_hide_the_others(record: Record, ledger: bytes | None) -> None:
+    root = git(record.workspace, "rev-list", "--max-parents=0", "HEAD").split()[0]  # has no ledger either
+    made = record.rewritten(record.commit(0), {LEDGER_FILE: ledger}, root)
     git(record.home, "fetch", "--quiet", str(record.workspace), made)
     git(record.home, "update-ref", "refs/heads/lineage/lost", made)
     found = record.audit("")

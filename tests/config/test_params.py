@@ -172,6 +172,7 @@ def test_a_wrong_file_is_reported_with_the_parameter(name, value, message):
         ("selfplay.num_simulations", 65_536, "less than or equal to 65535"),
         ("selfplay.overlap", "yes, please", "valid boolean"),
         ("gating.num_games", 401, "multiple of 2"),
+        ("network.value_hidden", 10**13, "less than or equal to 65536"),
     ],
 )
 def test_a_value_out_of_range_is_named_with_the_range(name, value, remedy):
@@ -221,7 +222,7 @@ def test_trees_too_small_for_a_search_are_rejected(stage):
     assert parsed(large).search.max_nodes == 33
 
 
-@pytest.mark.parametrize("text", ["seed: [1", "a: b: c", "\tseed: 1", "seed: 1\x00"])
+@pytest.mark.parametrize("text", ["seed: [1", "a: b: c", "\tseed: 1", "seed: 1\x00", "[" * 5000])
 def test_a_file_that_is_not_yaml_is_rejected(text):
     with pytest.raises(ParamsError, match=r"^here.yaml is not YAML: ") as caught:
         parse_params(text, "here.yaml")

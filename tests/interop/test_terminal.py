@@ -277,10 +277,10 @@ def test_it_plays_through_a_pipe():
     assert "Left after 2 moves" in done.stdout
 
 
-@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
-def test_bytes_that_are_not_text_do_not_end_the_game(errors, tmp_path):
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "utf-8:surrogateescape", "ascii:strict"])
+def test_bytes_that_are_not_text_do_not_end_the_game(encoding, tmp_path):
     """The locale decides what Python would do with them."""
-    environment = os.environ | {"PYTHONIOENCODING": f"utf-8:{errors}"}
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
     lines = b"C3\n\xff\nsave \xff.sgf\nquit\n"
     environment["PYTHONPATH"] = os.getcwd()
     done = subprocess.run(PROGRAM, input=lines, capture_output=True, cwd=tmp_path, env=environment, timeout=600)

@@ -137,7 +137,7 @@ def test_a_path_of_two_lines_is_no_object_and_the_next_answer_is_right(tmp_path:
         assert reader.read("HEAD:b") == b"b"
 
 
-@pytest.mark.parametrize("text", ["stages: [", "stages: 2020-13-45", "stages: 7"])
+@pytest.mark.parametrize("text", ["stages: [", "stages: 2020-13-45", "stages: 7", "[" * 100_000])
 def test_a_lock_that_is_no_lock_has_no_outputs(folder: Path, text: str) -> None:
     (folder / "dvc.lock").write_text(text)
     assert recorded_in(folder).outs == {}

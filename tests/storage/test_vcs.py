@@ -76,7 +76,7 @@ def test_a_full_disk_leaves_the_settings_of_a_clone(tmp_path: Path) -> None:
     assert (clone / ".dvc/config.local").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("content", [b"nonsense\n", b"[core\nnonsense\n", b"dir = \xff\n"])
+@pytest.mark.parametrize("content", [b"nonsense\n", b"[core\nnonsense\n", b"dir = \xff\n", b"cache = x\n"])
 def test_settings_that_cannot_be_read_are_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc/config.local").write_bytes(content)

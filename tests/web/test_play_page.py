@@ -157,6 +157,17 @@ def test_what_a_network_thinks_is_drawn_and_its_lines_can_be_shown(page, tab):
     cell(tab, "E5").click()
     wait_for_stones(tab, 2)
     expect(tab.locator(".graph polyline")).to_be_attached()
+    analyst = tab.locator("label", has_text="Network").locator("select")
+    analyst.select_option("")
+    expect(tab.locator("button.line")).to_have_count(0)
+    analyst.select_option("shipped:go9")
+    expect(tab.locator("button.line").first).to_be_visible()
+    assert game.state()["players"]["analysis"]["spec"] == "shipped:go9,simulations=40"
+    analyst.select_option("")
+    tab.locator("input[type=file]").set_input_files(
+        {"name": "a.sgf", "mimeType": "application/x-go-sgf", "buffer": b"(;GM[1]SZ[9]KM[7];B[ee];W[cc])"}
+    )
+    expect(tab.locator(".graph polyline")).to_have_count(0)
 
 
 def test_the_ownership_a_time_limit_and_a_position_that_was_taken_back(page, tab):

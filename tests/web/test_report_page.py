@@ -1,5 +1,6 @@
 """Reports, lineages and ladders in headless chromium."""
 
+import itertools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,6 +140,31 @@ def test_the_graph_leads_to_reports_by_keyboard(url, page):
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="go9/gen-0004", exact=True)).to_be_visible()
+
+
+def test_names_of_branches_are_inside_the_graph_and_do_not_overlap(url, page):
+    def change(route: Route) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        found["branches"] = [
+            {"lineage": f"a-rather-long-name-{number}", "source": f"go9/gen-000{number % 5}"} for number in range(8)
+        ]
+        found["nodes"][0] |= {"kind": "branch", "parent": "another-rather-long-name/gen-0012"}
+        route.fulfill(response=answer, json=found)
+
+    page.route("**/api/lineages/go9", change)
+    page.goto(f"{url}#/lineages/go9")
+    graph = page.get_by_role("group", name="generations of go9")
+    expect(graph).to_be_visible()
+    whole, *names = [each.bounding_box() for each in (graph, *graph.locator(".foreign text").all())]
+    assert whole is not None and len(names) == 9
+    for name in names:
+        assert name is not None
+        assert whole["x"] <= name["x"] and name["x"] + name["width"] <= whole["x"] + whole["width"]
+    for one, other in itertools.combinations(names, 2):
+        assert one is not None and other is not None
+        is_beside = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+        assert is_beside or abs(one["y"] - other["y"]) >= 20
 
 
 def test_two_generations_side_by_side(url, page):

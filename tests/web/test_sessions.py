@@ -109,6 +109,7 @@ def test_the_analysis_works_while_a_person_thinks_and_can_be_ended(page):
     assert page.http.get(game.path).json()["analysis"]["simulations"] == 40, "the hint needs no other search"
     game.post("analyse", player=None)
     assert "analysis" not in game.state()["players"]
+    assert game.state()["first_version"] > analysis["version"], "pages drop what the engine thought"
     assert game.refused("hint").startswith("two people play without an engine")
     assert game.refused("analyse", player="random").startswith("'random' cannot analyse")
     game.post("analyse", player=NETWORK)
@@ -279,6 +280,21 @@ def test_a_hint_after_a_failed_analysis_is_a_search_that_can_be_interrupted(page
     with game.events() as events:
         next(event for event in events if event.topic == "hint")
     assert len(searches) == 1
+
+
+def test_a_failed_analysis_does_not_start_a_paused_game(page, monkeypatch):
+    def failing(session: NetworkSession, *arguments: Any) -> object:
+        if session.num_simulations == 42:
+            raise ZeroError("the network failed")
+        return search(session, *arguments)
+
+    search = NetworkSession.search
+    monkeypatch.setattr(NetworkSession, "search", failing)
+    game = page.start(white="random", game={"name": "go", "size": 9, "komi": 7})
+    game.post("load", sgf="(;GM[1]SZ[9]KM[7];B[ee])")
+    game.post("analyse", player="shipped:go9,simulations=42")
+    state = game.until(lambda state: state["error"])
+    assert state["paused"] and len(state["moves"]) == 1
 
 
 def test_a_closed_game_frees_its_engines(page):

@@ -59,15 +59,24 @@ def audit(
     """
     with ProjectRecord(home, offline=True) as record:
         names, last = _named(home, target)
-        # Without duplicates: lineages share ancestors.
-        chosen = [*{each.tag: each for name in names for each in record.ancestry(name, last)}.values()]
+        by_tag: dict[str, Generation] = {}  # without duplicates: lineages share ancestors
+        empty = []
+        for name in names:
+            try:
+                by_tag |= {each.tag: each for each in record.ancestry(name, last)}
+                if not record.generations(name):
+                    empty.append(name)
+            except LineageError:
+                if target:
+                    raise
+                empty.append(name)  # the others are audited
+        chosen = [*by_tag.values()]
         histories = {each.lineage: each.history for each in chosen}
         found = [*_of_generations(chosen, own_key, progress or (lambda done, total: None))]
         for lineage, history in histories.items():
             generations = record.generations(lineage)
             found += _of_history(history, generations)
             found += _of_registry(generations, lineage, uri) if uri else ()
-        empty = [name for name in names if not record.generations(name)]
         found += [(name, AuditCheck.LEDGER, _no_generation(name)) for name in empty]
         # the checks of a history and of MLflow cover complete lineages, the target may be a part of one
         places = {tag: place for place, tag in enumerate((*(each.tag for each in chosen), *empty))}

@@ -126,7 +126,7 @@ def check_parent(generation: Generation) -> Iterator[Mismatch]:
     yield from _check_player(generation, state, remedy)
     yield from _check_networks(generation, remedy)
     yield from _check_start(generation, remedy)
-    yield from _check_restored_window(generation, remedy)
+    yield from _check_branched_window(generation, remedy)
     if generation.trainee is not None:
         found = generation.trainee.continued_weights.sha256
         yield from differs(f"{TRAINEE_DIR}.dvc", "trainee", found, state.trainee, remedy)
@@ -258,20 +258,18 @@ def _imported_files(generation: Generation) -> Sequence[DatasetFile] | None:
     return [file for file in dataset.files if file.split == "train"] if dataset is not None else None
 
 
-def _check_restored_window(generation: Generation, remedy: str) -> Iterator[Mismatch]:
-    """The window of a rollback or a branch is the one that its source left, with the origin of a branch."""
-    source, window = generation.source, generation.old_window
-    if source is None or source.entry is None or generation.entry is None or window is None:
+def _check_branched_window(generation: Generation, remedy: str) -> Iterator[Mismatch]:
+    """The window of a branch is the one that its source left, with an origin of its own."""
+    entry, source, window = generation.entry, generation.source, generation.old_window
+    if entry is None or entry.kind != "branch" or source is None or source.entry is None or window is None:
         return
     folder = WINDOW_DIR if source.entry.kind == "decision" else OLD_WINDOW_DIR
     content, left = source.manifest_bytes(folder), source.window if folder == WINDOW_DIR else source.old_window
     if content is None or left is None:
         return  # the check of data reports missing and unreadable manifests
-    if generation.entry.kind == "branch":
-        made = {"stage": "branch", "lineage": generation.lineage, "generation": generation.number}
-        inputs = {source.tag: sha256_bytes(content)}
-        left = left.model_copy(update={"origin": left.origin.model_copy(update=made | {"inputs": inputs})})
-    yield from _compare_windows(window, left, remedy)
+    made = {"stage": "branch", "lineage": generation.lineage, "generation": generation.number}
+    origin = left.origin.model_copy(update=made | {"inputs": {source.tag: sha256_bytes(content)}})
+    yield from _compare_windows(window, left.model_copy(update={"origin": origin}), remedy)
 
 
 def _compare_windows(window: Window, expected: Window, remedy: str) -> Iterator[Mismatch]:

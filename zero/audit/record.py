@@ -203,7 +203,7 @@ def check_constraints(generation: Generation) -> Iterator[Mismatch]:
 def _is_of_the_record(generation: Generation, path: str, change: Change) -> bool:
     """True if recording a generation can make this change. Other checks compare the content of what it writes."""
     place, kind = PurePosixPath(path), generation.entry.kind if generation.entry else ""
-    if not change.new and place.parts[0] in RESULT_FOLDERS:
+    if path in RECORDED_FILES or (not change.new and place.parts[0] in RESULT_FOLDERS):
         return True  # a commit without stages removes the results of the one before
     if change.new and not change.new.startswith("100"):
         return False  # a link or a submodule
@@ -212,9 +212,9 @@ def _is_of_the_record(generation: Generation, path: str, change: Change) -> bool
         dataset = generation.params.dataset if generation.params else ""
         if path in FIRST_FILES or (dataset and place == PurePosixPath(dataset).parent / ".gitignore"):
             return True
-    # `dvc checkout` and git also read files of their own in folders of results.
+    # The commit takes what lies in these folders. DVC and git would read files of their own there.
     read = place.name.startswith((".dvc", ".git")) or place.suffix == ".dvc" or place.name == PIPELINE_FILE
-    return path in RECORDED_FILES or (str(place.parent) in RESULT_FOLDERS and not read)
+    return place.parts[0] in (*RESULT_FOLDERS, "state") and not read
 
 
 def _is_committed_now(history: LineageHistory, draft: bytes, committed: bytes) -> bool:

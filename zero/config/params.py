@@ -235,7 +235,7 @@ class NetworkParams(Section):
     """Blocks of the trunk: 19 or 39 in the paper."""
     num_channels: Annotated[int, Field(ge=1, le=1024)] = 256
     """Channels of every convolution of the trunk: 256 in the paper."""
-    value_hidden: Annotated[int, Field(ge=1, le=4096)] = 256
+    value_hidden: Annotated[int, Field(ge=1, le=65_536)] = 256
     """Units of the hidden layer of the value head: 256 in the paper."""
     global_pooling: bool = False
     """True: the second half of the blocks also gets means and maxima over the board (KataGo; not in the paper)."""
@@ -501,7 +501,8 @@ def _validated(kind: type[Model], text: str, source: str) -> Model:
 def _tree(text: str, source: str) -> Any:
     try:
         return yaml.load(text, ParamsLoader)
-    except (yaml.YAMLError, TypeError, ValueError) as error:  # the last two of values such as `2020-13-45`
+    # The second and third are of values such as `2020-13-45`, the last one is of thousands of brackets.
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         raise ParamsError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
 
 

@@ -194,7 +194,7 @@ def _byte(data: memoryview, position: int) -> tuple[int, int]:
 
 
 def _inside(data: memoryview, position: int) -> int:
-    """A position up to which bytes were read or skipped."""
+    """The position; an error if it is beyond the end."""
     if position > len(data):
         raise ValueError("structure beyond the end of its bytes")
     return position

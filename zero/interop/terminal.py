@@ -81,7 +81,8 @@ class TerminalGame:
         """Plays until the person quits."""
         if self._read_line is input:
             if isinstance(sys.stdin, TextIOWrapper):
-                sys.stdin.reconfigure(errors="replace")  # wrong bytes are a wrong command, not the end of the game
+                # Wrong bytes are a wrong command, not the end of the game.
+                sys.stdin.reconfigure(errors="backslashreplace")
             if sys.stdin.isatty():
                 import readline  # noqa: F401 - the import makes `input` edit lines and keep a history
         self._draw()

@@ -67,6 +67,7 @@ MANIFESTS: Mapping[str, type[BaseModel]] = {
     CHAMPION_DIR: Champion,
 }
 """Type of the manifests in each folder."""
+MAX_YAML_DEPTH = 100
 PULL = "run `dvc pull` in a folder made by `zero checkout {tag}`"
 """Remedy for data that is not on this machine."""
 Model = TypeVar("Model", bound=BaseModel)
@@ -533,8 +534,16 @@ def read_model(kind: type[Model], data: bytes | None) -> Model | None:
 
 
 def _yaml(data: bytes | None) -> Any:
+    """The content of a file; None if it is not YAML, or nested more deeply than DVC's files are."""
+    if not data:
+        return None
+    depth = 0
     try:
-        # The C loader is about ten times as fast as the one in Python.
-        return yaml.load(data, yaml.CSafeLoader) if data else None
+        # The C loader is about ten times as fast as the one in Python, but a deeply nested file ends the process.
+        for event in yaml.parse(data, yaml.CSafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_YAML_DEPTH:
+                return None
+        return yaml.load(data, yaml.CSafeLoader)
     except (yaml.YAMLError, ValueError):  # the second for a date such as 2020-13-45
         return None

@@ -152,7 +152,10 @@ def _read(file: Path) -> ConfigObj:
     """Settings of DVC; empty without the file."""
     try:
         # Without interpolation, which would fail on a path with a `%`.
-        return ConfigObj(str(file), interpolation=False, indent_type="    ", encoding="utf-8")
+        config = ConfigObj(str(file), interpolation=False, indent_type="    ", encoding="utf-8")
+        if not isinstance(config.get("cache", {}), dict):
+            raise ConfigObjError("cache is not a section")
+        return config
     except (ConfigObjError, UnicodeError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise LineageError(f"{file} has no valid settings of DVC: {reason}; correct it") from None

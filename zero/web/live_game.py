@@ -116,7 +116,7 @@ class LiveGame:
         self._changed = threading.Condition()
         self._opened: dict[Role, Opened] = {}  # used by the thread alone
         self._version = 0
-        self._first_version = 0  # since then moves were only added
+        self._first_version = 0  # since then moves were only added, and the analysis engine is the same
         self._stopped = -1  # version whose search ends as soon as it can
         self._analysed = -1  # version whose analysis is done
         self._hinted = -1  # version that a hint is requested for
@@ -254,7 +254,9 @@ class LiveGame:
                 self._seats.pop(role, None)
             else:
                 self._seats[role] = seat
-            if role != ANALYSIS:
+            if role == ANALYSIS:
+                self._first_version = self._version + 1  # an analysis of the engine before must not stay on the page
+            else:
                 self._is_paused = False
             self._change()
 
@@ -538,7 +540,7 @@ class LiveGame:
                 if version != self._version:
                     return
                 self._hinted, self._analysed = -1, version
-                self._is_paused = self._is_engines_turn()
+                self._is_paused = self._is_paused or self._is_engines_turn()
                 text = str(error) if isinstance(error, ZeroError) else f"{type(error).__name__}, see the server's log"
                 self._error = f"{self._seats[role].title}: {text}"
                 self._publish()

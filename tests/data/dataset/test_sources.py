@@ -237,9 +237,9 @@ def test_a_huge_length_in_an_extended_header_is_an_error_of_the_archive(tmp_path
 
 def test_the_map_of_a_sparse_file_is_not_read(tmp_path):
     header = extended_header(b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n")
-    path = make_tar(tmp_path / "x.tar", "w:", ("a.sgf", b"1000000000\n" + b"0\n" * 1000))
+    path = make_tar(tmp_path / "x.tar", "w:", ("a.sgf", b"1000000000\n" + b"0\n" * 1000), ("b.sgf", GAME))
     path.write_bytes(header + path.read_bytes())
-    assert detail_of(path) == "unreadable: a sparse file"
+    assert read(path) == [("x.tar/a.sgf", 0, "not a file"), ("x.tar/b.sgf", 1, "")]
 
 
 def extended_header(content: bytes) -> bytes:

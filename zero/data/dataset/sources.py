@@ -111,9 +111,9 @@ class _TarInfo(tarfile.TarInfo):
             raise tarfile.ReadError(f"a header of {info.size} bytes")
         return info
 
-    def _proc_gnusparse_10(self, *_: object) -> None:
-        # The base class reads a list of any length from the file into memory.
-        raise tarfile.ReadError("a sparse file")
+    def _proc_gnusparse_10(self, header: tarfile.TarInfo, *_: object) -> None:
+        # The base class reads a list of any length from the file into memory. Sparse files are rejected anyway.
+        header.sparse = b""
 
 
 def roots_of(paths: Sequence[Path]) -> list[Path]:

@@ -7,6 +7,7 @@ import { decisionWord, show as showReport } from "./report.js";
 const STEP = 40; // pixels between two generations
 const LANES = { arcs: 30, promoted: 70, refused: 120, branches: 170 };
 const ROW = 24; // pixels between the names of two branches
+const LETTER = 7; // pixels of a letter, rounded up
 const POLL_MS = 15_000;
 
 /** `#/lineages`, `#/lineages/NAME`, `#/lineages/NAME/GENERATION`. */
@@ -113,8 +114,10 @@ export function graph({ lineage, nodes, branches }) {
   const x = (generation) => (generation - first + (isBranch ? 3 : 1)) * STEP;
   const y = (node) => (node.promoted === false ? LANES.refused : LANES.promoted);
   const byTag = new Map(nodes.map((node) => [node.tag, node]));
-  const levels = new Map();
-  const level = (source) => levels.set(source, (levels.get(source) ?? -1) + 1).get(source);
+  const labels = [...branches.map((branch) => branch.lineage), isBranch ? nodes[0].parent : ""];
+  const width = Math.max(x(nodes.at(-1).generation) + STEP, ...labels.map((label) => LETTER * label.length + 8));
+  /** Middle of a label that would be at `middle`, so far to the side that none of it is cut off. */
+  const placed = (label, middle) => Math.min(Math.max(middle, (LETTER * label.length) / 2 + 4), width - (LETTER * label.length) / 2 - 4);
   const edges = [];
   const marks = [];
   let champion = nodes[0];
@@ -133,20 +136,21 @@ export function graph({ lineage, nodes, branches }) {
   });
   if (isBranch) {
     edges.push(svg("path", { class: "edge restored", d: `M${STEP} ${LANES.promoted}H${x(first)}` }));
-    marks.push(foreign(nodes[0].parent, address(nodes[0].parent), [1.5 * STEP, LANES.promoted - 14], `${lineage} branched from ${nodes[0].parent}`));
+    marks.push(foreign(nodes[0].parent, address(nodes[0].parent), [placed(nodes[0].parent, 1.5 * STEP), LANES.promoted - 14], `${lineage} branched from ${nodes[0].parent}`));
   }
-  let depth = 0;
-  for (const { lineage: name, source } of branches) {
+  const ends = []; // of the last name in each row
+  const shown = branches.filter(({ source }) => byTag.has(source));
+  for (const { lineage: name, source } of shown.sort((one, other) => byTag.get(one.source).generation - byTag.get(other.source).generation)) {
     const node = byTag.get(source);
-    if (!node) continue;
-    const row = level(Math.floor(node.generation / 4)); // names of neighbours would overlap
-    depth = Math.max(depth, row + 1);
-    const at = [x(node.generation), LANES.branches + ROW * row];
-    edges.push(svg("path", { class: "edge restored", d: `M${at[0]} ${y(node) + 30}V${at[1] - 12}` }));
-    marks.push(foreign(name, `#/lineages/${name}`, at, `lineage ${name} branches from ${source}`));
+    const [middle, half] = [placed(name, x(node.generation)), (LETTER * name.length) / 2];
+    const free = ends.findIndex((end) => end < middle - half);
+    const row = free < 0 ? ends.length : free;
+    ends[row] = middle + half + LETTER;
+    const bottom = LANES.branches + ROW * row;
+    edges.push(svg("path", { class: "edge restored", d: `M${x(node.generation)} ${y(node) + 30}V${bottom - 12}` }));
+    marks.push(foreign(name, `#/lineages/${name}`, [middle, bottom], `lineage ${name} branches from ${source}`));
   }
-  const width = x(nodes.at(-1).generation) + STEP;
-  const height = LANES.refused + 40 + (depth ? 16 + ROW * depth : 0);
+  const height = LANES.refused + 40 + (ends.length ? 16 + ROW * ends.length : 0);
   return svg("svg", { class: "lineage-graph", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `generations of ${lineage}` }, ...edges, ...marks);
 }
 

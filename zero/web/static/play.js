@@ -9,6 +9,7 @@ const DISCS = { 1: "●", [-1]: "○" };
 const HUMAN = "human";
 const MOST_SIMULATIONS = 20000; // the server allows as many
 const SHOWN_MOVES = 6; // of a variation in the table; the board shows all
+const RETRY_MS = 2000; // until the page connects again
 const TICK_MS = 100; // between two updates of the clock
 const LOW_SECONDS = 10; // a clock with less time is marked, and shows tenths of a second
 const percent = (fraction) => `${Math.round(100 * fraction)} %`;
@@ -207,6 +208,7 @@ class GamePage {
     document.removeEventListener("visibilitychange", this.onVisibility);
     this.disconnect();
     clearInterval(this.ticking);
+    clearTimeout(this.retry);
   }
 
   // Hidden pages disconnect: a browser opens six connections to a server at most, for all tabs together.
@@ -222,7 +224,10 @@ class GamePage {
       this.parts.connection.hidden = false;
       if (source.readyState !== EventSource.CLOSED) return; // the browser connects again by itself
       const error = await api(this.path).then(() => null, (caught) => caught);
-      if (error) this.closed(error.message);
+      if (error) return this.closed(error.message);
+      if (source !== this.source) return;
+      this.disconnect(); // a proxy or a busy server has answered in place of the stream
+      this.retry = setTimeout(() => this.connect(), RETRY_MS);
     });
   }
 
@@ -242,13 +247,31 @@ class GamePage {
     this.board.draw({ ...this.shown, legal: null });
   }
 
+  /** Sends a command; false if it was refused, which is shown. */
   async command(name, body = {}) {
     this.parts.message.replaceChildren();
     try {
       await api(`${this.path}/${name}`, { method: "POST", body });
+      return true;
     } catch (error) {
       this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, error.message));
+      return false;
     }
+  }
+
+  async analyse(spec) {
+    const isDone = await this.command("analyse", { player: spec ? this.withLimit(spec) : null });
+    if (!isDone) this.showAnalyst();
+  }
+
+  showAnalyst() {
+    this.parts.analyst.value = this.state.players.analysis?.spec.split(",")[0] ?? "";
+  }
+
+  /** A player of a list; a network gets the simulations that the networks of this game have. */
+  withLimit(spec) {
+    const limit = this.limit ?? (this.state.seconds === null ? "" : `,simulations=${MOST_SIMULATIONS}`);
+    return this.players.some((player) => player.spec === spec && player.has_network) ? spec + limit : spec;
   }
 
   build(state) {
@@ -270,7 +293,7 @@ class GamePage {
       resume: button("Continue", () => this.command("resume"), { class: "primary" }),
       score: button("Score", () => this.score(), { hidden: state.score === undefined }),
       resign: button("Resign", () => this.command("resign")),
-      analyst: el("select", { onchange: (event) => this.command("analyse", { player: event.target.value || null }) }),
+      analyst: el("select", { onchange: (event) => this.analyse(event.target.value) }),
       overlays: el("div", { class: "toolbar", role: "group", "aria-label": "Shown on the board" }),
       best: el("div", { class: "scroll" }),
       slider: el("input", { type: "range", min: 0, oninput: (event) => this.look(Number(event.target.value)), "aria-label": "Position of the game" }),
@@ -345,7 +368,8 @@ class GamePage {
     parts.resume.hidden = !state.paused;
     parts.slider.max = moves.length;
     parts.slider.value = this.wanted?.moves ?? moves.length;
-    parts.analyst.value = players.analysis?.spec.split(",")[0] ?? "";
+    this.limit = Object.values(players).map(({ spec }) => spec.match(/,simulations=\d+/)?.[0]).find(Boolean) ?? this.limit;
+    this.showAnalyst();
     this.showClock();
     this.showChance();
     this.draw();
@@ -385,7 +409,7 @@ class GamePage {
     const colour = COLOURS[this.state.to_play];
     if (this.state.players[colour].spec === HUMAN) return null;
     const choice = el("select", { "aria-label": `Player of ${colour}` }, playerOptions(this.players, [HUMAN, "Human"]));
-    const go = () => this.command("seat", { colour, player: choice.value });
+    const go = () => this.command("seat", { colour, player: this.withLimit(choice.value) });
     return el("span", { class: "toolbar" }, choice, el("button", { type: "button", onclick: go }, "Play on with this player"));
   }
 
@@ -426,12 +450,12 @@ class GamePage {
     const { chances, moves } = this.state;
     const isCurrent = this.analysis && this.analysis.moves <= moves.length && this.analysis.moves >= moves.length - 1;
     const known = isCurrent ? this.analysis.chance : chances.findLast((chance) => chance !== null);
+    this.parts.graph.replaceChildren(...(chances.filter((chance) => chance !== null).length > 1 ? [chanceGraph(chances)] : []));
     this.parts.chance.hidden = known === undefined || known === null;
     if (this.parts.chance.hidden) return;
     this.parts.chance.setAttribute("aria-valuenow", Math.round(100 * known));
     this.parts.chance.firstChild.style.width = percent(known).replace(" ", "");
     this.parts.chance.lastChild.textContent = `Black ${percent(known)} · White ${percent(1 - known)}`;
-    this.parts.graph.replaceChildren(...(chances.filter((chance) => chance !== null).length > 1 ? [chanceGraph(chances)] : []));
   }
 
   showAnalysis(analysis) {
