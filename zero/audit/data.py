@@ -19,6 +19,8 @@ from zero.storage.layout import GAMES_DIR, MATCH_DIR, OLD_WINDOW_DIR, STATE_DIRS
 from zero.storage.manifests import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard
 
 RESTORE_OBJECT = "delete the object, then `dvc pull`, or `dvc repro` in a folder made by `zero checkout {tag}`"
+RESTORE_INPUT = "delete the object, then `dvc pull` in a folder made by `zero checkout {tag}`, or copy it from a backup"
+"""For the state and a dataset, which no stage makes."""
 DIR = ".dir"
 UNREADABLE = "none that can be read"
 
@@ -54,7 +56,8 @@ def _check_dataset(generation: Generation) -> Iterator[Mismatch]:
 
 
 def _check_out(generation: Generation, out: Out) -> Iterator[Mismatch]:
-    cache, remedy = generation.cache, RESTORE_OBJECT.format(tag=generation.tag)
+    cache = generation.cache
+    remedy = (RESTORE_OBJECT if out.path in generation.outs else RESTORE_INPUT).format(tag=generation.tag)
     files = {"": out.md5} if not out.md5.endswith(DIR) else cache.listing(out.md5)
     listed = cache.digests(out.md5)
     if listed is None:
