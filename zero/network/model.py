@@ -161,8 +161,9 @@ class ValueHead(nn.Module):
         self.output = nn.Linear(network.value_hidden, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, C, S, S] -> [B]."""
-        return torch.tanh(self.logit(x)).squeeze(1)
+        """[B, C, S, S] -> [B], float32."""
+        # In bf16 it would be 1 from a logit of 3.5 on, and a search could not tell good positions from better ones.
+        return torch.tanh(self.logit(x).float()).squeeze(1)
 
     def logit(self, x: Tensor) -> Tensor:
         """The value before tanh: [B, C, S, S] -> [B, 1]."""
