@@ -77,9 +77,9 @@ class Record:
     def edit_newest(self, folder: str, edit: Callable[[Any], None], number: int = 2) -> None:
         """Edits the manifest of a folder of the newest generation's state."""
         tree = yaml.safe_load(self.read(number, f"{folder}.dvc"))
-        listing = json.loads(self._object(tree["outs"][0]["md5"]).read_bytes())
+        listing = json.loads(self.object(tree["outs"][0]["md5"]).read_bytes())
         entry = next(each for each in listing if each["relpath"] == "manifest.json")
-        manifest = json.loads(self._object(entry["md5"]).read_bytes())
+        manifest = json.loads(self.object(entry["md5"]).read_bytes())
         edit(manifest)
         entry["md5"] = self.put(canonical_json(manifest))
         tree["outs"][0]["md5"] = self.put(json.dumps(listing).encode(), ".dir")
@@ -96,10 +96,10 @@ class Record:
     def cached(self, number: int, out: str, name: str = "") -> Path:
         """Path in DVC's cache of a generation's output: one of its files, or the list of its files."""
         outs = [each for stage in self.lock(number)["stages"].values() for each in stage["outs"]]
-        listing = self._object(next(each["md5"] for each in outs if each["path"] == out))
+        listing = self.object(next(each["md5"] for each in outs if each["path"] == out))
         if not name:
             return listing
-        return self._object(next(e["md5"] for e in json.loads(listing.read_bytes()) if e["relpath"] == name))
+        return self.object(next(e["md5"] for e in json.loads(listing.read_bytes()) if e["relpath"] == name))
 
     def overwrite(self, path: Path, content: bytes) -> None:
         """Overwrites a file of the cache, which is read-only and may be a hard link of a workspace's file."""
@@ -109,11 +109,11 @@ class Record:
     def put(self, content: bytes, suffix: str = "") -> str:
         """Adds content to the cache and returns its MD5."""
         md5 = hashlib.md5(content, usedforsecurity=False).hexdigest() + suffix
-        self._object(md5).parent.mkdir(exist_ok=True)
-        self._object(md5).write_bytes(content)
+        self.object(md5).parent.mkdir(exist_ok=True)
+        self.object(md5).write_bytes(content)
         return md5
 
-    def _object(self, md5: str) -> Path:
+    def object(self, md5: str) -> Path:
         return self.home / ".zero/dvc-cache/files/md5" / md5[:2] / md5[2:]
 
     def _git(self, *arguments: str, content: bytes | None = None) -> str:

@@ -1,6 +1,10 @@
 """Every change of a lineage's data (shards, windows, networks) is detected and named."""
 
 import json
+import re
+
+import pytest
+import yaml
 
 from tests.audit.record import Record, cells, flipped, named
 from tests.end_to_end.project import zero
@@ -54,6 +58,32 @@ def test_files_of_dvc_that_cannot_be_read(record: Record) -> None:
         named(found, "data", 2, f"{file}: outputs: found others, or none that can be read")
 
 
+def test_files_of_dvc_with_other_data(record: Record) -> None:
+    """DVC would take other data than those of the MD5: from a list in the file, or from the cache of an old version."""
+    files = [f"state/{name}.dvc" for name in ("champion", "trainee", "replay")]
+    contents = {file: record.read(2, file) for file in files}
+    contents[files[0]] = contents[files[0]].replace(b"  hash: md5\n", b"")
+    contents[files[1]] = contents[files[1]].rstrip() + b"\n  files: []\n"
+    contents[files[2]] = re.sub(rb"md5: .*", b"md5: ///dev/zero", contents[files[2]], count=1)
+    record.rewrite_newest(contents)
+    found = record.mismatches()
+    for file in files:
+        named(found, "data", 2, f"{file}: outputs")
+
+
+@pytest.mark.parametrize(
+    "entry", [{"relpath": "../../zero/__init__.py"}, {"relpath": "/etc/a"}, {"relpath": "a\x1b"}, {"md5": "../a"}]
+)
+def test_files_outside_of_their_folder(record: Record, entry: dict[str, str]) -> None:
+    """`dvc checkout` would write them."""
+    tree = yaml.safe_load(record.read(2, "state/champion.dvc"))
+    listing = json.loads(record.object(tree["outs"][0]["md5"]).read_bytes())
+    listing.append(listing[0] | {"relpath": "more"} | entry)
+    tree["outs"][0]["md5"] = record.put(json.dumps(listing).encode(), ".dir")
+    record.rewrite_newest({"state/champion.dvc": yaml.safe_dump(tree).encode()})
+    named(record.mismatches(), "data", 2, "state/champion (", "list of its files", "none that can be read")
+
+
 def test_files_of_dvc_with_other_folders(record: Record) -> None:
     """`dvc checkout` writes all outputs of such a file, wherever they are."""
     files = [f"state/{name}.dvc" for name in ("champion", "trainee", "replay")]
@@ -78,7 +108,7 @@ def test_folders_without_a_manifest(record: Record) -> None:
     """The list of files has the MD5 in dvc.lock, but names no manifest, or cannot be read."""
     contents = {"replay": b"[]", "trainee": b"x"}
     files = {
-        f"state/{name}.dvc": f"outs:\n- md5: {record.put(content, '.dir')}\n  path: {name}\n".encode()
+        f"state/{name}.dvc": f"outs:\n- md5: {record.put(content, '.dir')}\n  hash: md5\n  path: {name}\n".encode()
         for name, content in contents.items()
     }
     record.rewrite_newest(files)

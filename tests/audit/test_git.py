@@ -2,13 +2,18 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from tests.audit.record import BRANCH, Record, cells, chained, line_of, named, tag_of
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import git, killed, zero
-from zero.audit.record import check_ledger
+from zero.audit.record import _is_of_the_record, check_ledger
+from zero.lineage.workspace import checkout_generation
 from zero.record.history import open_history
+from zero.record.objects import Change
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import LEDGER_FILE
 
@@ -206,6 +211,20 @@ def test_foreign_files_in_the_newest_commit(record: Record) -> None:
     found = record.mismatches()
     assert cells(found) == {("code", 2)} and {each.where for each in found} == {*refused}
     named(found, "code", 2, "safetensors.py: changed by the commit that recorded", "expected nothing; see `git diff")
+
+
+@pytest.mark.parametrize("path", ["state/generation.json", "state/champion.dvc", "record/ledger.jsonl", "dvc.lock"])
+def test_a_link_in_the_place_of_a_file_of_the_record(path: str) -> None:
+    generation: Any = SimpleNamespace(entry=None, params=None)
+    assert _is_of_the_record(generation, path, Change("100644 a", "100644 b"))
+    assert not _is_of_the_record(generation, path, Change("100644 a", "120000 b"))
+    assert not _is_of_the_record(generation, "state/champion/weights.safetensors", Change("", "100644 b"))
+
+
+def test_a_branch_with_the_name_of_a_tag_is_not_checked_out(record: Record, tmp_path: Path) -> None:
+    git(record.home, "branch", tag_of(1), record.commit(2))
+    checkout_generation(record.home, tag_of(1), tmp_path / "copy", ["state/champion"])
+    assert git(tmp_path / "copy", "rev-parse", "HEAD").strip() == record.commit(1)
 
 
 def test_code_changed_under_the_generation(record: Record) -> None:

@@ -222,7 +222,7 @@ def test_trees_too_small_for_a_search_are_rejected(stage):
     assert parsed(large).search.max_nodes == 33
 
 
-@pytest.mark.parametrize("text", ["seed: [1", "a: b: c", "\tseed: 1", "seed: 1\x00", "[" * 5000])
+@pytest.mark.parametrize("text", ["seed: [1", "a: b: c", "\tseed: 1", "seed: 1\x00", "[" * 5000, "seed: !!bool x"])
 def test_a_file_that_is_not_yaml_is_rejected(text):
     with pytest.raises(ParamsError, match=r"^here.yaml is not YAML: ") as caught:
         parse_params(text, "here.yaml")

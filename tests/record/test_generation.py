@@ -21,6 +21,7 @@ from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import GenerationId
 
 OUTS = ("data/window", "models/challenger")
+MD5 = f"{'a' * 32}.dir"
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_both_backends_give_the_same_view(folder: Path, tmp_path: Path) -> None:
     cache = DataCache(tmp_path / "cache")
     outs = [{"path": path, "md5": put_folder(cache, folder / path)} for path in OUTS]
     (folder / "dvc.lock").write_text(yaml.safe_dump({"stages": {"all": {"outs": outs}}}))
-    champion = {"outs": [{"path": "champion", "md5": put_folder(cache, folder / "state/champion")}]}
+    champion = {"outs": [{"path": "champion", "md5": put_folder(cache, folder / "state/champion"), "hash": "md5"}]}
     (folder / "state/champion.dvc").write_text(yaml.safe_dump(champion))
     tree = recorded_in(folder)
     clone = Path(shutil.copytree(folder, tmp_path / "clone"))
@@ -95,13 +96,13 @@ def test_a_missing_object_of_the_cache_is_none(folder: Path, tmp_path: Path) -> 
 def test_a_dataset_is_found_by_each_form_of_its_path(tmp_path: Path, path: str) -> None:
     (tmp_path / "params.yaml").write_text(smoke_text().replace("dataset: ''", f"dataset: {path}"))
     (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets/made.dvc").write_text("outs: [{md5: abc.dir, path: made}]")
+    (tmp_path / "datasets/made.dvc").write_text(f"outs: [{{md5: {MD5}, hash: md5, path: made}}]")
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "--all")
     git(tmp_path, "commit", "--quiet", "-m", "generation 0")
     with GitReader(tmp_path) as reader:
         made = Generation("go9", 0, CommittedFiles(reader, DataCache(tmp_path / "empty"), "HEAD"), None)
-        assert made.dataset_out == Out("datasets/made", "abc.dir", cached=True)
+        assert made.dataset_out == Out("datasets/made", MD5, cached=True)
 
 
 def test_files_that_only_the_other_clone_has_are_listed(tmp_path: Path) -> None:
@@ -137,7 +138,9 @@ def test_a_path_of_two_lines_is_no_object_and_the_next_answer_is_right(tmp_path:
         assert reader.read("HEAD:b") == b"b"
 
 
-@pytest.mark.parametrize("text", ["stages: [", "stages: 2020-13-45", "stages: 7", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["stages: [", "stages: 2020-13-45", "stages: 7", "[" * 100_000, "a: !!bool b", "a: &b {}\nc: *b"]
+)
 def test_a_lock_that_is_no_lock_has_no_outputs(folder: Path, text: str) -> None:
     (folder / "dvc.lock").write_text(text)
     assert recorded_in(folder).outs == {}

@@ -124,7 +124,7 @@ class MadeLineage:
         self.ledger += canonical_line(entry)
         weights = made_file_ref(WEIGHTS, self.champion)
         champion = Champion(generation=0, network=PARAMS.network, weights=weights)
-        outs = [{"path": "champion", "md5": put_folder(self.home, champion, {WEIGHTS: self.champion})}]
+        outs = [{"path": "champion", "hash": "md5", "md5": put_folder(self.home, champion, {WEIGHTS: self.champion})}]
         content = {
             "params.yaml": smoke_text().encode(),
             "record/ledger.jsonl": self.ledger,

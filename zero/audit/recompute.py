@@ -95,7 +95,7 @@ def clone_at(home: Path, tag: str, outs: Sequence[str], keep: Path | None) -> It
         shutil.rmtree(building, ignore_errors=True)
         _new_clone(home, tag, outs, building).rename(keep)
     notes = read_notes(keep)
-    if (notes.tag, notes.commit) != (tag, git(home, "rev-parse", f"{tag}^{{commit}}").strip()):
+    if (notes.tag, notes.commit) != (tag, git(home, "rev-parse", f"refs/tags/{tag}^{{commit}}").strip()):
         raise LineageError(
             f"{keep} holds {notes.tag} at {notes.commit[:12]}; name a new folder for {tag}, or remove it"
         )

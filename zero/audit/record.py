@@ -203,10 +203,12 @@ def check_constraints(generation: Generation) -> Iterator[Mismatch]:
 def _is_of_the_record(generation: Generation, path: str, change: Change) -> bool:
     """True if recording a generation can make this change. Other checks compare the content of what it writes."""
     place, kind = PurePosixPath(path), generation.entry.kind if generation.entry else ""
-    if path in RECORDED_FILES or (not change.new and place.parts[0] in RESULT_FOLDERS):
+    if not change.new and (path in RECORDED_FILES or place.parts[0] in RESULT_FOLDERS):
         return True  # a commit without stages removes the results of the one before
-    if change.new and not change.new.startswith("100"):
-        return False  # a link or a submodule
+    if not change.new.startswith("100644 "):
+        return False  # a link, a submodule or a program
+    if path in RECORDED_FILES:
+        return True
     if kind in FIRST_KINDS:
         # DVC adds the folder of the dataset to the list beside it.
         dataset = generation.params.dataset if generation.params else ""
@@ -214,7 +216,8 @@ def _is_of_the_record(generation: Generation, path: str, change: Change) -> bool
             return True
     # The commit takes what lies in these folders. DVC and git would read files of their own there.
     read = place.name.startswith((".dvc", ".git")) or place.suffix == ".dvc" or place.name == PIPELINE_FILE
-    return place.parts[0] in (*RESULT_FOLDERS, "state") and not read
+    is_data = any(place.is_relative_to(out) for out in STATE_DIRS)  # of DVC, not of git
+    return place.parts[0] in (*RESULT_FOLDERS, "state") and not (read or is_data)
 
 
 def _is_committed_now(history: LineageHistory, draft: bytes, committed: bytes) -> bool:

@@ -22,6 +22,8 @@ from zero.errors import ParamsError, did_you_mean
 PARAMS_FILE = "params.yaml"
 PRESETS_DIR = Path(__file__).parent / "presets"
 AUTO = "auto"
+YAML_ERRORS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""Errors of the YAML library beside its own, for values such as `2020-13-45` or thousands of brackets."""
 AUTO_FIELDS = ("profile.device", "profile.backend", "profile.precision", "profile.training_precision")
 """Parameters that may be `auto` in the project's params.yaml and in presets, see `zero.config.auto`."""
 
@@ -501,8 +503,7 @@ def _validated(kind: type[Model], text: str, source: str) -> Model:
 def _tree(text: str, source: str) -> Any:
     try:
         return yaml.load(text, ParamsLoader)
-    # The second and third are of values such as `2020-13-45`, the last one is of thousands of brackets.
-    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, *YAML_ERRORS) as error:
         raise ParamsError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
 
 

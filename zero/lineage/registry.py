@@ -112,7 +112,7 @@ def advance(workspace: Path, number: int | None = None) -> Recorded:
 def recorded_at(workspace: Path, entry: LedgerEntry) -> Recorded:
     """The generation of a ledger entry that `finish` has tagged."""
     tag = generation_tag(entry.lineage, entry.generation)
-    return Recorded(entry, tag, git(workspace, "rev-parse", f"{tag}^{{commit}}").strip())
+    return Recorded(entry, tag, git(workspace, "rev-parse", f"refs/tags/{tag}^{{commit}}").strip())
 
 
 def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
@@ -201,7 +201,7 @@ def finish(workspace: Path, entry: LedgerEntry) -> None:
     recover_from_crash(workspace, entry.lineage)
     if not git(workspace, "tag", "--list", tag).strip():
         git(workspace, "tag", tag, _commit_of_last_entry(workspace))
-    elif git(workspace, "rev-parse", f"{tag}^{{commit}}").strip() != _commit_of_last_entry(workspace):
+    elif git(workspace, "rev-parse", f"refs/tags/{tag}^{{commit}}").strip() != _commit_of_last_entry(workspace):
         raise LineageError(f"tag {tag} is not at the commit of its ledger entry; delete it with `git tag -d {tag}`")
     # The data before the refs: whoever sees the tag can fetch what it names.
     dvc(workspace, "push", "--quiet")

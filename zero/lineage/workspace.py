@@ -371,7 +371,9 @@ def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] 
     if target.exists() and any(target.iterdir()):
         raise LineageError(f"{target} is not empty; name a new folder")
     try:
-        git(home, "clone", "--quiet", "--branch", tag, str(home), str(target))
+        # By the full name: a branch of the same name would come first.
+        git(home, "clone", "--quiet", "--no-checkout", str(home), str(target))
+        git(target, "checkout", "--quiet", "--detach", f"refs/tags/{tag}")
         configure_dvc(target, home)
         dvc(target, "checkout", "--quiet", "--allow-missing", *outs)
     except BaseException:

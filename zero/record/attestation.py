@@ -187,7 +187,7 @@ def recorded_attestation(home: Path, tag: str, key: Path | None = None) -> tuple
     check_known_tag(home, tag)
     source = f"{tag}:{PROVENANCE_FILE}"
     envelope = read_envelope(git(home, "show", source).encode(), source)
-    entry = parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
+    entry = parse_ledger(git(home, "show", f"refs/tags/{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
     # Tag, ledger and attestation must name the same generation: each of them alone could have been moved.
     names = {envelope.attestation.predicate.run_details.metadata.invocation_id}
     names.add(generation_tag(entry.lineage, entry.generation))

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from zero.config.params import PARAMS_FILE, Params, overlap_of, parse_params
+from zero.config.params import PARAMS_FILE, YAML_ERRORS, Params, overlap_of, parse_params
 from zero.errors import LineageError, ParamsError, StorageError
 from zero.network.health import Health, recorded_health
 from zero.record.costs import GenerationCosts, read_note
 from zero.record.history import Line, LineageHistory
 from zero.record.ledger import generation_tag, parse_ledger
 from zero.record.metrics import SelfplayMetrics, following_threshold
-from zero.record.objects import CommittedFiles, DataCache, Files, Out, WorkTreeFiles, read_bytes
+from zero.record.objects import CommittedFiles, DataCache, Files, Out, WorkTreeFiles, is_md5, read_bytes
 from zero.record.provenance import Attestation, Envelope, read_envelope
 from zero.storage.files import sha256_bytes, source_digest
 from zero.storage.layout import (
@@ -68,6 +68,8 @@ MANIFESTS: Mapping[str, type[BaseModel]] = {
 }
 """Type of the manifests in each folder."""
 MAX_YAML_DEPTH = 100
+OUT_KEYS = {"md5", "size", "nfiles", "hash", "path", "desc"}
+"""Keys of an output in a file of DVC that is made by `dvc add`."""
 PULL = "run `dvc pull` in a folder made by `zero checkout {tag}`"
 """Remedy for data that is not on this machine."""
 Model = TypeVar("Model", bound=BaseModel)
@@ -216,6 +218,7 @@ class Generation:
         for stage in self.stages.values():
             for each in listed(stage, "outs"):
                 path, md5 = str(each.get("path")), str(each.get("md5"))
+                md5 = md5 if is_md5(md5) else "none"
                 # dvc.lock does not say what is cached: the folders of data are, metrics and plots are in git.
                 found[path] = Out(path, md5, cached=path in DATA_DIRS or md5.endswith(".dir"))
         return found
@@ -242,9 +245,16 @@ class Generation:
         tree = _yaml(self.file(f"{path}.dvc"))
         with suppress(TypeError, LookupError, ValueError):
             (out,) = tree["outs"]
-            # With `deps` DVC takes the data from elsewhere, with `wdir` it puts them elsewhere.
-            if {"deps", "wdir"}.isdisjoint(tree) and out["path"] == PurePosixPath(path).name:
-                return Out(path, str(out["md5"]), cached=True)
+            # Another key can make DVC take other data than those of the MD5, or put them elsewhere. Without `hash` it
+            # takes them from the cache of an old version.
+            if (
+                {*tree} == {"outs"}
+                and {*out} <= OUT_KEYS
+                and out["hash"] == "md5"
+                and out["path"] == PurePosixPath(path).name
+                and is_md5(out["md5"])
+            ):
+                return Out(path, out["md5"], cached=True)
         return None
 
     def read_params(self) -> Params:
@@ -542,8 +552,8 @@ def _yaml(data: bytes | None) -> Any:
         # The C loader is about ten times as fast as the one in Python, but a deeply nested file ends the process.
         for event in yaml.parse(data, yaml.CSafeLoader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_YAML_DEPTH:
+            if depth > MAX_YAML_DEPTH or isinstance(event, yaml.AliasEvent):  # aliases can multiply a text
                 return None
         return yaml.load(data, yaml.CSafeLoader)
-    except (yaml.YAMLError, ValueError):  # the second for a date such as 2020-13-45
+    except (yaml.YAMLError, *YAML_ERRORS):
         return None

@@ -120,7 +120,7 @@ def entry_at(home: Path, tag: str) -> LedgerEntry:
       LineageError: the tag is unknown, or was moved to another generation.
     """
     check_known_tag(home, tag)
-    entry = parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
+    entry = parse_ledger(git(home, "show", f"refs/tags/{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
     found = generation_tag(entry.lineage, entry.generation)
     if found != tag:
         raise LineageError(f"tag {tag} was moved to the commit of {found}; `zero audit` reports where it belongs")
@@ -213,7 +213,8 @@ def _repository(folder: Path, lineage: str) -> Repository:
     head = branches.get(f"refs/heads/lineage/{lineage}")
     if head is None:
         # A branch that was only fetched exists as that of a remote.
-        head = next((commit for name, commit in branches.items() if name.endswith(f"/lineage/{lineage}")), None)
+        found = ((BRANCH_PATTERN.match(name), commit) for name, commit in branches.items())
+        head = next((commit for match, commit in found if match and match[1] == lineage), None)
     listed = git(
         folder, "for-each-ref", "--format=%(refname:strip=2) %(objectname) %(*objectname)", f"refs/tags/{lineage}/gen-*"
     )

@@ -5,14 +5,18 @@ Reading never clones, checks out or fetches. A missing object is `None`, which t
 
 import hashlib
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from zero.errors import LineageError
 from zero.storage.vcs import environment, git
+
+MD5_PATTERN = re.compile(r"[0-9a-f]{32}(\.dir)?")
+"""Name of an object in DVC's cache; `.dir`: the list of the files of a folder."""
 
 
 class Change(NamedTuple):
@@ -262,6 +266,20 @@ def _listing(content: bytes | None) -> Mapping[str, str] | None:
     if content is None:
         return None
     try:
-        return {str(each["relpath"]): str(each["md5"]) for each in json.loads(content)}
+        found = {each["relpath"]: each["md5"] for each in json.loads(content)}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+    return found if all(_is_inside(path) and is_md5(md5) for path, md5 in found.items()) else None
+
+
+def is_md5(value: object) -> bool:
+    """True for the name of an object in DVC's cache; others must not become a path."""
+    return isinstance(value, str) and MD5_PATTERN.fullmatch(value) is not None
+
+
+def _is_inside(path: object) -> bool:
+    """True for the path of a file in a folder of DVC; `dvc checkout` would write others outside of it."""
+    if not isinstance(path, str) or not path.isprintable():
+        return False
+    parts = PurePosixPath(path)
+    return str(parts) == path and not parts.is_absolute() and ".." not in parts.parts and path != "."

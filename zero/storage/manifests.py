@@ -83,7 +83,7 @@ class WindowShard(Manifest):
     """A shard of the window, and which of its games are in the window."""
 
     shard: ShardRef
-    skip_games: int
+    skip_games: Annotated[int, Field(ge=0)]
     """Number of games at the start of the shard that are too old for the window."""
 
     @property

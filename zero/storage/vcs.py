@@ -53,7 +53,8 @@ def environment() -> dict[str, str]:
     settings = {"GIT_CONFIG_COUNT": str(number + len(GIT_SETTINGS))}
     for index, (name, value) in enumerate(GIT_SETTINGS.items(), number):
         settings |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
-    return {**outer, **QUIET, **settings, **identity, "PATH": path}
+    # `refs/replace` could show other content under the names of recorded objects.
+    return {**outer, **QUIET, **settings, **identity, "GIT_NO_REPLACE_OBJECTS": "1", "PATH": path}
 
 
 def git(folder: Path, *arguments: str, env: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -231,6 +231,7 @@ def _fetch_networks(home: Path, workspace: Path, generation: Generation) -> None
     if missing := [each for each in folders if not generation.is_here(each)]:
         with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch:
             clone = Path(scratch) / "clone"
-            git(workspace, "clone", "--quiet", "--branch", generation.tag, str(workspace), str(clone))
+            git(workspace, "clone", "--quiet", "--no-checkout", str(workspace), str(clone))
+            git(clone, "checkout", "--quiet", "--detach", f"refs/tags/{generation.tag}")
             configure_dvc(clone, home)
             dvc(clone, "pull", "--quiet", *missing)
