@@ -115,7 +115,7 @@ def test_trainee_at_another_step(record: Record) -> None:
     manifest = json.loads(path.read_bytes()) | {"step": 999_999, "learning_rate_factor": 7.0}
     other = listing.read_text().replace(path.parent.name + path.name, record.put(canonical_json(manifest)))
     md5 = record.put(other.encode(), ".dir")
-    record.rewrite_newest({"state/trainee.dvc": f"outs:\n- md5: {md5}\n  path: trainee\n".encode()})
+    record.rewrite_newest({"state/trainee.dvc": f"outs:\n- md5: {md5}\n  hash: md5\n  path: trainee\n".encode()})
     named(record.mismatches(), "parent", 2, "state/trainee.dvc: MD5 against what tiny/gen-0001 left", md5[:12])
 
 
