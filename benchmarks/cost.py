@@ -66,7 +66,7 @@ PLANS = {
     "go9-laptop": Plan(CPU, 9),
     "go9-gpu": Plan(GPU, 6),
     "go13-gpu": Plan(GPU, 30),
-    "go19-gpu-small": Plan(GPU, 48),
+    "go19-gpu-small": Plan(GPU, 47),
 }
 """`go9-laptop` beat GNU Go level 10 with generation 9 of seed 11. The learning rates of the others fit their plans."""
 

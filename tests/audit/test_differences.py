@@ -110,6 +110,11 @@ def test_the_first_field_of_a_metrics_file_is_reported() -> None:
     assert message == "b.c[1]: 2.5 then, 3 now"
 
 
+def test_json_that_is_nested_too_deeply_is_compared_as_bytes():
+    deep = b"[" * 100_000
+    assert file_difference(deep, deep + b"1", ".json") == file_difference(deep, deep + b"1", "")
+
+
 def test_the_first_line_of_a_curve_is_reported() -> None:
     assert file_difference(b"step,loss\n2,1\n4,1\n", b"step,loss\n2,1\n4,2\n", ".csv") == "line 2: 4,1 then, 4,2 now"
 

@@ -200,20 +200,6 @@ def test_an_edited_ledger_is_refused(home: Path) -> None:
     assert "line 1 does not follow the line before it" in refused(home, "status", "tiny")
 
 
-def test_a_corrupt_shard_in_the_store_is_quarantined_and_played_again(home: Path) -> None:
-    zero(workspace_of(home), "selfplay")
-    games = workspace_of(home) / "data/games"
-    played = {path.name: path.read_bytes() for path in games.iterdir()}
-    shard = next((home / ".zero/store/shards").rglob("*.parquet"))
-    data = bytearray(shard.read_bytes())
-    data[len(data) // 2] ^= 1
-    shard.write_bytes(bytes(data))
-    zero(workspace_of(home), "selfplay")
-    assert {path.name: path.read_bytes() for path in games.iterdir()} == played
-    quarantined = sorted(path.name for path in (home / ".zero/store/quarantine").iterdir())
-    assert len(quarantined) == 2 and [name.endswith(REASON_SUFFIX) for name in quarantined] == [False, True]
-
-
 def test_a_spec_of_another_machine_or_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path) -> None:
     workspace, path = workspace_of(home), tmp_path / "spec.json"
     spec = zero(workspace, "plan", "selfplay").stdout.splitlines()[0]

@@ -68,21 +68,16 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_worker_without_shards_frees_its_gpu(children: workers._Children, store: Store) -> None:
-    """The stages that train and verify wait for it, and the flow waits for them."""
-    for spec in specs_of(store):
-        with children.executor(PROJECT_DIR, store.url, GPU) as executor:
-            executor.play(spec)
-            assert not is_free()
-        wait_for(is_free)
-
-
-def test_the_shards_of_a_worker_share_its_gpu(children: workers._Children, store: Store) -> None:
+def test_the_shards_of_a_worker_share_its_gpu_until_both_are_played(
+    children: workers._Children, store: Store
+) -> None:
+    """The stages that train and verify wait for the GPU, and the flow waits for them."""
     together = Barrier(2, timeout=300.0)
 
     def play(spec: ShardSpec) -> LocalExecutor:
         with children.executor(PROJECT_DIR, store.url, GPU) as executor:
             executor.play(spec)
+            assert not is_free()
             together.wait()
             return executor
 

@@ -151,7 +151,7 @@ def test_metrics_of_other_code_have_no_health():
     assert recorded_health(b'{"health": {"verdict": "tired"}}', "metrics") is None
 
 
-@pytest.mark.parametrize("data", [b"{", b"[]"])
+@pytest.mark.parametrize("data", [b"{", b"[]", b"[" * 100_000], ids=["cut", "a list", "deep"])
 def test_corrupt_metrics_are_reported(data):
     with pytest.raises(StorageError, match=r"gen-0001:metrics/training\.json is corrupt"):
         recorded_health(data, "go9/gen-0001:metrics/training.json")

@@ -42,7 +42,7 @@ def file_difference(then: bytes, now: bytes, suffix: str) -> str | None:
         return None
     try:
         found = READERS.get(suffix, _bytes_difference)(then, now)
-    except (StorageError, ValueError):
+    except (StorageError, ValueError, RecursionError):
         found = None  # one of them does not have the format of its suffix
     return found or _bytes_difference(then, now)
 

@@ -116,7 +116,7 @@ def recorded_health(metrics: bytes, name: str) -> Health | None:
     """
     try:
         found = json.loads(metrics).get("health")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         raise StorageError(f"{name} is corrupt; restore it with `git checkout` at the generation's tag") from None
     try:
         return Health.model_validate(found)

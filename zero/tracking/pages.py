@@ -386,7 +386,7 @@ def read_numbers(generation: Generation, path: str, needed: tuple[str, ...]) -> 
     text = read_text(generation, path)
     try:
         numbers = dict(_flat_numbers(json.loads(text), ""))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         raise _damaged(generation, path) from None
     if not numbers.keys() >= set(needed):
         raise _damaged(generation, path)
