@@ -3,11 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-from pydantic import ValidationError
-
 from benchmarks.results import Side
-from zero.config.params import Params, parse_params, preset_text
+from zero.config.params import Params, params_text, parse_params, preset_text, with_changes
 from zero.errors import ParamsError
 from zero.network.profile import resolve_here
 from zero.play.slots import PlaySettings
@@ -43,23 +40,15 @@ def changed(params: Params, changes: str) -> Params:
     Raises:
       ParamsError: a parameter does not exist, or a value is invalid.
     """
-    tree: dict[str, Any] = params.model_dump()
-    for change in changes.split(",") if changes else ():
-        name, _, text = change.partition("=")
-        section, _, field = name.strip().partition(".")
-        try:
-            value = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError):  # the latter of values such as `2020-13-45`
-            raise ParamsError(f"{changes!r}: the value of {name.strip()} is not YAML; correct it") from None
-        if name.strip() == RATE:
-            field, value = "learning_rate", [{"from_step": 0, "learning_rate": value}]
-        if field not in getattr(type(getattr(params, section, None)), "model_fields", ()):
-            raise ParamsError(f"{changes!r}: unknown parameter {name.strip()!r}; see docs/parameters.md")
-        tree[section][field] = value
-    try:
-        return Params.model_validate(tree)
-    except ValidationError as error:
-        raise ParamsError(f"{changes!r}: {error.errors()[0]['msg']}") from None
+    listed = [_without_rate(change) for change in changes.split(",")] if changes else []
+    return parse_params(with_changes(params_text(params), listed), repr(changes))
+
+
+def _without_rate(change: str) -> str:
+    name, _, value = change.partition("=")
+    if name.strip() != RATE:
+        return change
+    return f"training.learning_rate=[{{from_step: 0, learning_rate: {value}}}]"
 
 
 def numbers_of(option: str, text: str) -> tuple[int, ...]:

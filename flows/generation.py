@@ -3,9 +3,11 @@
 import contextlib
 from collections.abc import Iterator
 from typing import TypeVar
+from uuid import UUID
 
-from prefect import State, flow, get_run_logger
+from prefect import State, flow, get_client, get_run_logger
 from prefect.runtime import flow_run
+from prefect.states import Cancelled
 
 from flows.engine import Engine
 from flows.reports import Progress, report_generation, summary, tag_run
@@ -23,7 +25,7 @@ from flows.tasks import (
 )
 from zero.config.params import ExecutorKind, Params, load_params
 from zero.config.settings import STATE_FOLDER, home_dir
-from zero.errors import ZeroError
+from zero.errors import LineageError, ZeroError
 from zero.lineage.workspace import current_generation, writer_lock
 from zero.network.health import recorded_health
 from zero.record.costs import read_note
@@ -81,7 +83,21 @@ def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> Pr
 
 def stage(turn: Turn, name: str, progress: Progress, after: Finished) -> State[None]:
     """Runs a stage after the tasks whose data it reads, as Prefect's graph shows; raises what the stage raises."""
+    stop_if_cancelled()
     return finished(run_stage(turn, name, progress, wait_for=after, return_state=True))
+
+
+def stop_if_cancelled() -> None:
+    """Ends the run if it was cancelled in Prefect: a campaign's generation has no process of its own that Prefect ends.
+
+    Raises:
+      LineageError: it was cancelled.
+    """
+    client = get_client(sync_client=True)
+    run = client.read_flow_run(UUID(flow_run.id))
+    if run.state is not None and run.state.is_cancelling():
+        client.set_flow_run_state(run.id, Cancelled(), force=True)  # the only state after which it can end
+        raise LineageError(f"{run.name} was cancelled in Prefect; the next run resumes it")
 
 
 def finished(state: State[ResultT]) -> State[ResultT]:

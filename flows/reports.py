@@ -165,8 +165,8 @@ class _Stage:
 
 
 def tag_run(*tags: str) -> None:
-    """Replaces the tags of the flow run, by which Prefect's pages filter."""
-    get_client(sync_client=True).update_flow_run(UUID(flow_run.id), tags=tags)
+    """Adds tags to the flow run, by which Prefect's pages filter."""
+    get_client(sync_client=True).update_flow_run(UUID(flow_run.id), tags={*flow_run.tags, *tags})
 
 
 def report_generation(decision: PromotionDecision, recorded: RecordedGeneration, costs: GenerationCosts | None) -> None:

@@ -166,6 +166,10 @@ new go9 --params list.yaml
     list.yaml: the file must be a mapping, got [1]
 new go9 --params latin-1.yaml
     latin-1.yaml: parameter game is missing and has no default; add it, see docs/parameters.md
+new go9 --preset smoke --set search.c_punt=1
+    preset smoke: unknown parameter search.c_punt (did you mean 'c_puct'?)
+new go9 --preset smoke --set c_puct
+    'c_puct' is not a change; write section.name=value, such as search.c_puct=2
 new ../up --preset smoke
     '../up' is not a valid lineage name; use up to 40 of a-z, 0-9 and '-', starting with a letter
 new random --preset smoke

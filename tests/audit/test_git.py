@@ -1,6 +1,7 @@
 """Every change in git (tags, branch, ledger, lock, parameters, code, packages) is detected and named."""
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -194,6 +195,7 @@ def test_lock_parameters_code_and_packages_edited(record: Record) -> None:
     named(found, "code", 2, "params.yaml: changed by the commit that recorded the generation")
     named(found, "code", 2, "zero/stages/gating.py: changed by the commit that recorded the generation")
     named(found, "constraints", 2, "SHA-256 against the attestation", sha256_bytes(packages)[:12])
+    named(found, "constraints", 2, "numpy against the signed execution profile", f"expected {version('numpy')}")
 
 
 def test_lock_truncated(record: Record) -> None:

@@ -10,10 +10,10 @@ from tests.parameters import parsed, preset, smoke, with_value, with_values
 from zero.config.params import STAGE_SECTIONS, Params, params_digest, parse_params, presets
 
 DIGESTS = {
-    "go13-gpu": "eece83342a9bb71d",
-    "go19-gpu-small": "df9b062cfc1e35f8",
-    "go19-paper": "fcfc69ff35176d17",
-    "go5": "b56d8767f328ec4b",
+    "go13-gpu": "580bea02ce5708e8",
+    "go19-gpu-small": "15eb6028b0d0d8cb",
+    "go19-paper": "cfd93fbb1cf843e9",
+    "go5": "64213a51226aa70f",
     "go9-gpu": "9b3263bc1c41e788",
     "go9-laptop": "1c20bde5df0bfd40",
     "go9-paper": "df1dca4a34dbc56e",

@@ -13,7 +13,6 @@ from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import git, run, zero, zero_in_turn
 from zero.errors import LineageError
 from zero.lineage.workspace import writer_lock
-from zero.storage.store import REASON_SUFFIX
 from zero.storage.vcs import dvc
 
 REJECTED = {

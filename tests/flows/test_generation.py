@@ -43,7 +43,7 @@ def finished(servers: Servers, workspace: Path) -> dict[str, Any]:
     """The run of its next generation, by the words of the README; a process that plays for it is killed."""
     with ThreadPoolExecutor() as threads:
         killing = threads.submit(kill_a_player, servers)
-        servers.typed(*RUN, "zero-generation", "--param", "lineage=tiny", "--watch")
+        servers.typed(*RUN, "zero-generation", "--param", "lineage=tiny", "--tag", "mine", "--watch")
         killing.result()
     return last_run(servers, "zero-generation")
 
@@ -166,7 +166,7 @@ def test_a_run_has_tags_one_table_of_progress_and_one_report(servers: Servers, f
     report = shown["tiny-report"]["data"]
     assert finished["name"] in report and " in 16 games, 55% was needed" in report and servers.mlflow in report
     assert re.search(r"^\d+ won, \d+ lost, \d+ drawn \(as Black \+\d+ -\d+ =\d+, as White", report, re.M)
-    assert set(finished["tags"]) in ({"tiny", "promoted"}, {"tiny", "refused"})
+    assert set(finished["tags"]) in ({"mine", "tiny", "promoted"}, {"mine", "tiny", "refused"})
 
 
 def test_what_it_cost_is_noted_in_git_and_shown_in_mlflow(
@@ -215,6 +215,20 @@ def test_a_cancelled_campaign_leaves_no_process_and_no_run(servers: Servers, fin
         assert wait_until(partial(ended_run, servers, flow))["state_type"] == "CANCELLED"
     wait_until(lambda: not commands_of(servers))
     zero(servers.home, "prepare", "tiny")
+
+
+def test_a_campaign_ends_if_its_generation_is_cancelled(servers: Servers, finished: dict[str, Any]) -> None:
+    before = len(git(servers.home, "tag").split())
+    servers.typed(*RUN, "zero-campaign", "--param", "lineage=tiny", "--param", "num_generations=2")
+    wait_until(lambda: next(workers_of(servers), None))
+    run = last_run(servers, "zero-generation")
+    servers.typed("prefect", "flow-run", "cancel", run["id"])
+    campaign = wait_until(partial(ended_run, servers, "zero-campaign"))
+    cancelled = last_run(servers, "zero-generation")
+    assert cancelled["id"] == run["id"], "no other generation began"
+    for ended in (campaign, cancelled):
+        assert ended["state_type"] == "FAILED" and "was cancelled in Prefect" in ended["state"]["message"]
+    assert len(git(servers.home, "tag").split()) == before
 
 
 def test_a_second_writer_fails_with_the_remedy(servers: Servers, workspace: Path) -> None:

@@ -68,9 +68,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_the_shards_of_a_worker_share_its_gpu_until_both_are_played(
-    children: workers._Children, store: Store
-) -> None:
+def test_the_shards_of_a_worker_share_its_gpu_until_both_are_played(children: workers._Children, store: Store) -> None:
     """The stages that train and verify wait for the GPU, and the flow waits for them."""
     together = Barrier(2, timeout=300.0)
 

@@ -18,8 +18,8 @@ from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, MATCH_DIR, OLD_WINDOW_DIR, STATE_DIRS, TRAINEE_DIR, WINDOW_DIR
 from zero.storage.manifests import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard
 
-RESTORE_OBJECT = "delete the object, then `dvc pull`, or `dvc repro` in a folder made by `zero checkout {tag}`"
-RESTORE_INPUT = "delete the object, then `dvc pull` in a folder made by `zero checkout {tag}`, or copy it from a backup"
+RESTORE_OBJECT = "copy the object from a backup, or delete it and run `dvc repro` in a folder of `zero checkout {tag}`"
+RESTORE_INPUT = "copy the object from a backup, or delete it and run `dvc pull` in a folder of `zero checkout {tag}`"
 """For the state and a dataset, which no stage makes."""
 DIR = ".dir"
 UNREADABLE = "none that can be read"

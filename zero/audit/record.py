@@ -10,6 +10,7 @@ from zero.record.generation import Generation
 from zero.record.history import Line, LineageHistory, Repository, read_lines
 from zero.record.ledger import FIRST_KINDS, FIRST_PREVIOUS, generation_tag
 from zero.record.objects import Change
+from zero.record.packages import differing_versions
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import (
     CONSTRAINTS_FILE,
@@ -190,7 +191,7 @@ def check_code(generation: Generation) -> Iterator[Mismatch]:
 
 
 def check_constraints(generation: Generation) -> Iterator[Mismatch]:
-    """constraints.txt has the digest in the attestation."""
+    """constraints.txt has the digest in the attestation, and pins the versions in the signed execution profile."""
     if generation.attestation is None or generation.commit is None:
         return
     content = generation.file(CONSTRAINTS_FILE)
@@ -198,6 +199,10 @@ def check_constraints(generation: Generation) -> Iterator[Mismatch]:
     digests = sha256_bytes(content) if content is not None else None, signed.sha256 if signed else None
     remedy = restored(generation.tag, CONSTRAINTS_FILE)
     yield from differs(CONSTRAINTS_FILE, "SHA-256 against the attestation", *digests, remedy)
+    text, profile = (content or b"").decode(errors="replace"), generation.attestation.internal.profile
+    remedy = f"{generation.tag} ran with other packages than it pins; take what follows from another generation"
+    for name, (found, pinned) in differing_versions(text, profile).items():
+        yield from differs(CONSTRAINTS_FILE, f"{name} against the signed execution profile", pinned, found, remedy)
 
 
 def _is_of_the_record(generation: Generation, path: str, change: Change) -> bool:

@@ -36,6 +36,10 @@ def new(
         str, typer.Option(help=f"Initial parameters: {', '.join(presets())}.", autocompletion=complete_preset)
     ] = "",
     params: Annotated[Path | None, typer.Option(help="A parameters file instead of a preset.")] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Another value, such as `seed=7` or `search.c_puct=2`; can be repeated."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Creates a lineage: its workspace, its branch, and generation 0, a random network with a fixed seed.
@@ -44,13 +48,14 @@ def new(
     value for this machine, and the lineage records that value.
     """
     from zero.config.auto import check_profile, explain, resolve_auto
-    from zero.config.params import parse_params
+    from zero.config.params import parse_params, with_changes
     from zero.lineage.workspace import new_lineage, uncommitted_files
     from zero.network.profile import this_machine
     from zero.progress import progress_of
 
     home = home_dir()
     text, source = params_source(preset, params)
+    text = with_changes(text, changes or (), source)
     machine = this_machine(text)
     resolved = resolve_auto(text, machine)
     parsed = parse_params(resolved, source)

@@ -10,6 +10,7 @@ Defaults are the values of the paper (Silver et al. 2017, Methods), or off for w
 
 import hashlib
 import json
+from collections.abc import Sequence
 from operator import not_
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -367,7 +368,8 @@ class ProfileParams(Section):
     training_threads: PositiveInt = 1
     """Threads of the process that trains."""
     training_processes: PositiveInt = 1
-    """Processes that train, each on its share of the batch; on CUDA one per GPU."""
+    """Processes that train, each on its share of the batch; on CUDA one per GPU. Batch normalisation sees only a
+    share, so another number changes what the network learns."""
 
     @model_validator(mode="after")
     def _backend_has_device(self) -> Self:
@@ -505,6 +507,30 @@ def _tree(text: str, source: str) -> Any:
         return yaml.load(text, ParamsLoader)
     except (yaml.YAMLError, *YAML_ERRORS) as error:
         raise ParamsError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
+
+
+def with_changes(text: str, changes: Sequence[str], source: str = PARAMS_FILE) -> str:
+    """The text of a parameters file with other values; comments are lost. `parse_params` reports unknown names.
+
+    Args:
+      text: the file.
+      changes: such as `seed=7` or `search.c_puct=2`, with the value in YAML.
+      source: name of the file in errors.
+
+    Raises:
+      ParamsError: the text or a value is not YAML, or a change has another form.
+    """
+    tree = _tree(text, source) if changes else None
+    if not isinstance(tree, dict):
+        return text
+    for change in changes:
+        name, equals, value = change.partition("=")
+        section, dot, field = name.strip().rpartition(".")
+        if not equals or not field or "." in section or (dot and not isinstance(tree.get(section, {}), dict)):
+            raise ParamsError(f"{change!r} is not a change; write section.name=value, such as search.c_puct=2")
+        changed = tree.setdefault(section, {}) if section else tree
+        changed[field] = _tree(value, f"the value of {name.strip()}")
+    return yaml.safe_dump(tree, sort_keys=False)
 
 
 def params_text(params: Params) -> str:

@@ -26,6 +26,7 @@ from zero.record.ledger import append_entry, entry_of, generation_tag, last_line
 from zero.record.lineages import data_cache
 from zero.record.metrics import following_threshold
 from zero.record.objects import CommittedFiles, GitReader
+from zero.record.packages import differing_versions, installed_versions
 from zero.record.texts import decision_word
 from zero.stages.costs import generation_costs
 from zero.stages.inputs import read_inputs
@@ -33,6 +34,7 @@ from zero.storage.files import canonical_line, checked_path, link_or_copy, write
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
+    CONSTRAINTS_FILE,
     DVC_LOCK,
     GATING_METRICS,
     GENERATION_FILE,
@@ -49,9 +51,6 @@ from zero.storage.layout import (
 from zero.storage.manifests import MANIFEST_FILE, Champion, GenerationId, LedgerEntry, PromotionDecision
 from zero.storage.store import open_store
 from zero.storage.vcs import WITHOUT_USERS_IGNORES, dvc, git
-
-UP_TO_DATE = "Data and pipelines are up to date."
-"""Output of `dvc status` if no stage is left to run."""
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +71,7 @@ def prepare(workspace: Path) -> GenerationId:
     """
     check_workspace(workspace)
     check_key(workspace)
+    check_packages(workspace)
     entry = committed_ledger(workspace)[1][-1]
     if not (workspace / GENERATION_FILE).exists():
         git(workspace, "checkout", "HEAD", "--", GENERATION_FILE)
@@ -84,6 +84,21 @@ def prepare(workspace: Path) -> GenerationId:
         inputs = read_inputs(workspace)  # `_check_state` checks the champion's weights, but not the player's
         checked_path(inputs.player.weights, inputs.player_dir)
     return current
+
+
+def check_packages(workspace: Path) -> None:
+    """Checks that the packages that compute are those of the workspace's `constraints.txt`, which is attested.
+
+    Raises:
+      LineageError: another version is installed.
+    """
+    text = (workspace / CONSTRAINTS_FILE).read_text(errors="replace")
+    for name, (found, pinned) in differing_versions(text, installed_versions()).items():
+        raise LineageError(
+            f"{workspace / CONSTRAINTS_FILE} pins {name} {pinned}, but {found} is installed; take the project's newer "
+            f"code and pins: `cd {workspace} && git fetch && git merge --no-ff origin/main`, or use an environment "
+            "with the lineage's packages"
+        )
 
 
 def advance(workspace: Path, number: int | None = None) -> Recorded:
@@ -245,8 +260,8 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
     decision = required(generation.decision, workspace / GATING_METRICS)
     # `dvc status` finds stages that ran with other code, parameters or inputs than the commit would contain. Other data
     # of the project, such as a dataset, need not be in the workspace.
-    status = dvc(workspace, "status", PIPELINE_FILE, *(f"{out}.dvc" for out in STATE_DIRS))
-    if decision.generation != number or status.strip() != UP_TO_DATE:
+    status = dvc(workspace, "status", "--json", PIPELINE_FILE, *(f"{out}.dvc" for out in STATE_DIRS))
+    if decision.generation != number or json.loads(status):
         raise unfinished
     if decision.champion != previous.champion:
         raise LineageError(

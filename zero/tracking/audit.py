@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,10 +112,11 @@ def _histories(uri: str, server: Any, name: str, run_ids: list[str]) -> Iterator
 
     if len(run_ids) <= RUNS_A_CALL:
         query = {"run_id": run_ids, "metric_key": name, "max_results": HISTORY_LIMIT}
-        answer = http_request(get_default_host_creds(uri), HISTORY_PATH, "GET", params=query).json()
-        metrics = answer.get("metrics", [])
+        answer = http_request(get_default_host_creds(uri), HISTORY_PATH, "GET", params=query)
+        # Not a part of MLflow's public interface: a server or a proxy may not have it. The one below is.
+        metrics = answer.json().get("metrics", []) if answer.status_code == HTTPStatus.OK else None
         # A response of this length may have been cut off by the server.
-        if len(metrics) < HISTORY_LIMIT:
+        if metrics is not None and len(metrics) < HISTORY_LIMIT:
             for each in metrics:
                 yield each["run_id"], MetricPoint(name, float(each["value"]), int(each["step"]))
             return
