@@ -1,7 +1,8 @@
-"""Ratings: recovered from simulated games, independent of sides and order, finite, and separate for each group."""
+"""Ratings: recovered from simulated games, independent of sides and order, finite, separate for each group. Fit."""
 
 import math
 import random
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tests.oracle import bradley_terry as oracle
 from zero.evaluation.elo import (
     ELO_OF_LOGIT,
     PRIOR_GAMES,
+    Fit,
     Group,
     Score,
     expected_score,
@@ -37,6 +39,11 @@ def one_group(scores: list[Score], **references: float) -> Group:
     return group
 
 
+def fit_of(group: Group) -> Fit:
+    assert group.fit is not None
+    return group.fit
+
+
 def some_scores() -> list[Score]:
     players, pairs = chain(6, 3)
     truth = {player: 150.0 * k for k, player in enumerate(players)}
@@ -44,7 +51,19 @@ def some_scores() -> list[Score]:
 
 
 def table_of(scores: list[Score]) -> oracle.Table:
-    return oracle.with_prior({(s.first, s.second): (s.points, s.games) for s in scores}, PRIOR_GAMES)
+    return {(s.first, s.second): (s.points, s.games) for s in scores}
+
+
+def round_robin(num: int, step: float) -> tuple[dict[str, float], list[tuple[str, str]]]:
+    """Players with equal distances, each against each."""
+    truth = {f"p{k:02d}": step * k for k in range(num)}
+    return truth, [*combinations(truth, 2)]
+
+
+def cycle(games: float) -> list[Score]:
+    """Paper beats rock, scissors beat paper, rock beats scissors."""
+    shares = (("paper", "rock", 0.8), ("paper", "scissors", 0.2), ("rock", "scissors", 0.8))
+    return [Score(first, second, share * games, games) for first, second, share in shares]
 
 
 def test_intervals_have_their_nominal_coverage():
@@ -64,13 +83,14 @@ def test_intervals_have_their_nominal_coverage():
 def test_ratings_and_intervals_are_those_of_the_slow_twin():
     scores = some_scores()
     group = one_group(scores, **{"gen-02": 1000.0})
-    table = table_of(scores)
+    table = oracle.with_prior(table_of(scores), PRIOR_GAMES)
     odds = oracle.log_odds(table, "gen-02")
     free, information_matrix = oracle.information_matrix(table, odds, "gen-02")
     variance = dict(zip(free, np.diag(np.linalg.inv(information_matrix)), strict=True)) | {"gen-02": 0.0}
     for rating in group.ratings:
         assert rating.elo == pytest.approx(1000 + ELO_OF_LOGIT * odds[rating.player], abs=1e-5)
-        half = 1.959964 * ELO_OF_LOGIT * math.sqrt(variance[rating.player])
+        widening = math.sqrt(max(1, oracle.goodness(table_of(scores), PRIOR_GAMES, "gen-02").ratio))
+        half = 1.959964 * ELO_OF_LOGIT * math.sqrt(variance[rating.player]) * widening
         assert (rating.low, rating.high) == pytest.approx((rating.elo - half, rating.elo + half), abs=0.01)
 
 
@@ -84,6 +104,7 @@ def same(ones: tuple[Group, ...], others: tuple[Group, ...]) -> bool:
     return all(
         one.reference == other.reference
         and one.ratings == other.ratings
+        and one.fit == other.fit
         and np.array_equal(one.covariance, other.covariance)
         for one, other in zip(ones, others, strict=True)
     )
@@ -142,7 +163,7 @@ def test_the_most_informative_pair_equals_a_brute_force_search():
         unlike = [int(games) for games in draws.integers(4, 60, len(pairs))]
         scores = [s for pair, n in zip(pairs, unlike, strict=True) for s in played(truth, [pair], n, draws)]
         group = one_group(scores, **{players[0]: 0.0})
-        table = table_of(scores)
+        table = oracle.with_prior(table_of(scores), PRIOR_GAMES)
         odds = oracle.log_odds(table, players[0])
         candidates = [(a, b) for k, a in enumerate(players) for b in players[k + 1 :]]
         gains = [oracle.gain(table, odds, players[0], *pair) for pair in candidates]
@@ -157,3 +178,93 @@ def test_of_equally_informative_pairs_the_first_is_chosen():
     assert most_informative([group], [("c", "b"), ("a", "b")]) == ("c", "b")
     groups = rate([Score("a", "b", 2, 4), Score("x", "y", 2, 4)], {})
     assert most_informative(groups, [("a", "b"), ("a", "y"), ("b", "new")]) == ("a", "y")
+
+
+def with_unlike_scores() -> list[Score]:
+    """Draws, one or many games, a pair without a loss, and a strong player that lost to a weak one."""
+    won = [("a", "b", 7.5, 10), ("a", "c", 12, 12), ("b", "c", 21.5, 30), ("c", "d", 3, 4), ("a", "d", 0, 1)]
+    return [*(Score(*each) for each in won), Score("b", "d", 5, 9), Score("d", "e", 100, 160), Score("a", "e", 8, 20)]
+
+
+@pytest.mark.parametrize("scores", [some_scores(), with_unlike_scores(), [*some_scores(), *cycle(40)]])
+def test_the_fit_is_that_of_the_slow_twin(scores):
+    for group in rate(scores, {}):
+        own = {pair: score for pair, score in table_of(scores).items() if pair[0] in {r.player for r in group.ratings}}
+        expected = oracle.goodness(own, PRIOR_GAMES, group.reference)
+        fit = fit_of(group)
+        assert (fit.pairs, fit.ratings) == (len(own), len(group.ratings) - 1)
+        assert fit.deviance == pytest.approx(expected.deviance, rel=1e-4)
+        assert fit.ratio == pytest.approx(expected.ratio, rel=1e-4)
+        assert fit.pair == max(sorted(own), key=lambda pair: round(expected.residuals[pair], 3))
+        points, games = own[fit.pair]
+        one, other = (group.rating(player).elo for player in fit.pair)
+        assert fit.found == points / games and fit.expected == pytest.approx(expected_score(one, other))
+
+
+@pytest.mark.parametrize(("step", "games"), [(40, 4), (40, 60), (300, 20), (300, 60)])
+def test_transitive_players_differ_from_the_model_as_much_as_chance(step, games):
+    """Also where most pairs are lopsided, and the deviance is far below the degrees of freedom."""
+    truth, pairs = round_robin(8, step)
+    draws = np.random.default_rng(3)
+    ratios = [fit_of(one_group(played(truth, pairs, games, draws))).ratio for _ in range(150)]
+    assert 0.85 < np.mean(ratios) < 1.15
+
+
+def test_players_that_are_not_transitive_have_intervals_of_the_right_width():
+    """The score of each pair has a part of its own; without the widening, 60 % of the intervals contain the truth."""
+    truth, pairs = round_robin(13, 40)
+    draws = np.random.default_rng(4)
+    inside, narrow = [], []
+    for _ in range(30):
+        scores = []
+        for pair in pairs:
+            moved = truth | {pair[0]: truth[pair[0]] + 100 * draws.standard_normal()}
+            scores += played(moved, [pair], 60, draws)
+        group = one_group(scores, p06=truth["p06"])
+        for rating in group.ratings:
+            if rating.player != "p06":
+                error = abs(rating.elo - truth[rating.player])
+                inside.append(error <= (rating.high - rating.low) / 2)
+                narrow.append(error <= (rating.high - rating.low) / 2 / fit_of(group).widening)
+    assert np.mean(inside) > 0.88 and np.mean(narrow) < 0.75
+
+
+def test_a_cycle_is_named_and_widens_the_intervals():
+    names = ("paper", "rock", "scissors")
+    truth = round_robin(6, 100)[0] | dict.fromkeys(names, 250.0)
+    pairs = [pair for pair in combinations(truth, 2) if not set(pair) < {*names}]
+    transitive = [Score(a, b, 60 * expected_score(truth[a], truth[b]), 60) for a, b in pairs]
+    before, after = one_group(transitive), one_group([*transitive, *cycle(60)])
+    assert fit_of(before).widening == 1 and fit_of(after).ratio > 1.5
+    fit = fit_of(after)
+    assert set(fit.pair) < {*names} and abs(fit.found - fit.expected) > 0.25
+    for group in (before, after):
+        for rating, variance in zip(group.ratings, np.diag(group.covariance), strict=True):
+            half = 1.959964 * ELO_OF_LOGIT * math.sqrt(variance * max(1, fit_of(group).ratio))
+            assert (rating.high - rating.low) / 2 == pytest.approx(half, rel=1e-6)
+
+
+def test_three_players_in_a_cycle():
+    fit = fit_of(one_group(cycle(20)))
+    assert (fit.pairs, fit.ratings) == (3, 2) and fit.expected == pytest.approx(0.5)
+    assert fit.deviance == pytest.approx(3 * 2 * (16 * math.log(1.6) + 4 * math.log(0.4)))
+    assert (fit.pair, fit.found) == (("paper", "rock"), 0.8), "of equal residuals the first"
+
+
+def test_without_degrees_of_freedom_there_is_no_fit():
+    assert one_group([Score("a", "b", 3, 4)]).fit is None
+    assert one_group([Score("a", "b", 3, 4), Score("b", "c", 4, 4), Score("c", "d", 1, 4)]).fit is None
+
+
+@pytest.mark.parametrize("games", [1, 20, 400, 20_000])
+def test_players_that_win_all_games_fit(games):
+    """Although the prior adds draws that the model does not expect."""
+    fit = fit_of(one_group([Score(a, b, 0, games) for a, b in round_robin(6, 0)[1]]))
+    assert fit.ratio < 0.1 and fit.widening == 1
+
+
+def test_an_undefeated_player_with_one_opponent_is_no_misfit():
+    fit = fit_of(one_group([*some_scores(), Score("best", "gen-05", 400, 400)]))
+    without = fit_of(one_group(some_scores()))
+    assert fit.pair == without.pair and fit.deviance == pytest.approx(without.deviance, abs=1e-3)
+    assert fit.pairs - fit.ratings == without.pairs - without.ratings

@@ -13,6 +13,7 @@ from zero.cli.app import app
 from zero.config.params import GameParams, Params, load_params
 from zero.errors import ParamsError
 from zero.evaluation import scheduling
+from zero.evaluation.elo import Fit
 from zero.evaluation.ladder import (
     ANCHORS,
     Ladder,
@@ -21,6 +22,7 @@ from zero.evaluation.ladder import (
     Result,
     champion_player,
     disambiguate,
+    fit_lines,
     key_of,
     lineage_ladder,
     rate_lineage,
@@ -131,6 +133,35 @@ def test_an_anchor_sets_the_scale_and_losing_every_game_is_finite(home, params):
     assert -1000 < beaten.low < beaten.elo < ANCHORS["gnugo"] - 100
     assert (beaten.games, beaten.opponents) == (16 + 6, 2), "five equal games were resigned on the empty board"
     assert "has an anchor" not in lines_of(ladder) and "all results" not in lines_of(ladder)
+
+
+def test_how_well_the_ratings_fit_is_said(home, params):
+    champion = champion_id(home, 1)
+    for pair in ((champion, RANDOM), (RANDOM, GNUGO_10), (GNUGO_10, champion)):
+        assert "fit" not in lines_of(lineage_ladder(home, "tiny")), "no degree of freedom yet"
+        write_match(home, params.game, pair)
+    ladder = lineage_ladder(home, "tiny")
+    fit = ladder.scales[0].fit
+    names = {row.entry.name for row in ladder.rows}
+    assert fit is not None and fit.ratio > 1 and {*fit.pair} < names
+    expected = (
+        f"fit: 4 pairs for 3 ratings; results differ from the model {fit.ratio:.1f} times as much as chance (1.0 "
+        f"would be chance); most for {fit.pair[0]} against {fit.pair[1]}: {fit.expected:.1%} expected, "
+        f"{fit.found:.1%} found; intervals are widened by {fit.ratio**0.5:.1f}"
+    )
+    assert expected in lines_of(ladder).splitlines()
+    assert Ladder.model_validate_json(canonical_json(ladder)) == ladder
+    older = ladder.model_dump(mode="json")
+    del older["scales"][0]["fit"]
+    assert "fit" not in lines_of(Ladder.model_validate(older, strict=False)), "the file of an older version"
+
+
+def test_the_fit_of_several_groups_has_their_numbers():
+    fit = Fit(pairs=3, ratings=2, deviance=0.4, ratio=0.5, pair=("a", "b"), expected=0.62, found=0.81)
+    assert list(fit_lines([None, fit])) == [
+        "fit of group 2: 3 pairs for 2 ratings; results differ from the model 0.5 times as much as chance (1.0 "
+        "would be chance); most for a against b: 62.0% expected, 81.0% found"
+    ]
 
 
 def test_other_simulations_are_another_player_in_its_own_group(home, params):

@@ -24,6 +24,7 @@ from zero.evaluation.tournament import (
 from zero.network.weights import new_network, weights_bytes
 from zero.players.build import ResolvedPlayer, resolve_player
 from zero.players.spec import parse_player
+from zero.storage.files import canonical_json
 
 PLAYERS = ("rollout:60", "rollout:12", "random")
 
@@ -73,6 +74,15 @@ def test_the_table_has_the_scores_of_the_matches(played: Tournament) -> None:
             pairing = next(each for each in played.pairings if {*each.players} == {one.key, played.standings[j].key})
             won = pairing.wins if pairing.players[0] == one.key else pairing.losses
             assert cells[i][1 + j] == f"{(won + pairing.draws / 2) / 20:.0%}"
+
+
+def test_how_well_the_ratings_fit_is_said(played: Tournament) -> None:
+    (fit,) = played.fits
+    assert fit is not None and {*fit.pair} < {row.name for row in played.standings}
+    assert tournament_lines(played)[0].startswith("fit: 3 pairs for 2 ratings; results differ from the model ")
+    assert Tournament.model_validate_json(canonical_json(played)) == played
+    older = Tournament.model_validate_json(canonical_json(played.model_dump(mode="json", exclude={"fits"})))
+    assert not any("fit" in line for line in tournament_lines(older))
 
 
 def test_names_may_have_brackets(played: Tournament) -> None:

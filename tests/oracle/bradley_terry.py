@@ -1,10 +1,11 @@
-"""The Bradley-Terry model, slow and obvious: Zermelo's iteration, a numerical Hessian, gains by brute force.
+"""The Bradley-Terry model, slow and obvious: Zermelo's iteration, a numerical Hessian, gains and fit by brute force.
 
 Source: Hunter (2004), MM algorithms for generalized Bradley-Terry models, for the iteration.
 """
 
 import math
 from collections import defaultdict
+from typing import NamedTuple
 
 import numpy as np
 
@@ -90,3 +91,45 @@ def gain(table: Table, odds: dict[str, float], reference: str, first: str, secon
             if other in place:
                 after[place[player], place[other]] -= p * (1 - p)
     return float(np.linalg.slogdet(after)[1] - np.linalg.slogdet(before)[1])
+
+
+def deviance(points: float, games: float, p: float) -> float:
+    """Twice the logarithm of how much likelier a score is if its share is the expected one."""
+
+    def term(found: float, expected: float) -> float:
+        return found * math.log(found / expected) if found else 0.0
+
+    return 2 * (term(points, games * p) + term(games - points, games * (1 - p)))
+
+
+def mean_deviance(games: int, p: float) -> float:
+    """The mean over all scores without draws."""
+    chances = [math.comb(games, won) * p**won * (1 - p) ** (games - won) for won in range(games + 1)]
+    return sum(chance * deviance(won, games, p) for won, chance in enumerate(chances))
+
+
+class Goodness(NamedTuple):
+    """Fit of a table of whole numbers of games."""
+
+    deviance: float
+    ratio: float
+    residuals: dict[tuple[str, str], float]
+    """Squared standardized deviance residuals."""
+
+
+def goodness(table: Table, prior_games: float, reference: str) -> Goodness:
+    """Deviances from the ratings without a prior; what chance gives, and leverages, from those with the prior."""
+    shrunk_table = with_prior(table, prior_games)
+    shrunk, best = log_odds(shrunk_table, reference), log_odds(with_prior(table, 1e-6 * prior_games), reference)
+    free, information = information_matrix(shrunk_table, shrunk, reference)
+    covariance = np.linalg.inv(information)
+    total, chance, residuals = 0.0, 0.0, {}
+    for pair, (points, games) in table.items():
+        contrast = np.array([(player == pair[0]) - (player == pair[1]) for player in free], float)
+        p = 1 / (1 + math.exp(shrunk[pair[1]] - shrunk[pair[0]]))
+        share = 1 - games * p * (1 - p) * float(contrast @ covariance @ contrast)
+        found = deviance(points, games, 1 / (1 + math.exp(best[pair[1]] - best[pair[0]])))
+        total += found
+        chance += share * mean_deviance(int(games), p)
+        residuals[pair] = found / share
+    return Goodness(total, total / chance, residuals)

@@ -13,6 +13,7 @@ from tests.web.made_lineage import advance, make_lineage, make_project
 from tests.web.made_record import MadeLineage, games
 from tests.web.serving import Client
 from zero.config.params import GoParams
+from zero.evaluation.elo import Fit
 from zero.evaluation.ladder import CurvePoint, Entry, Ladder, LadderRow, Scale
 from zero.evaluation.tournament import Standing, Tournament, write_tournament
 from zero.record import costs
@@ -180,6 +181,7 @@ def test_all_ladders_and_tournaments_together(get, home):
         standings=(standing,),
         pairings=(),
         failures=(),
+        fits=(Fit(pairs=3, ratings=2, deviance=4, ratio=4, pair=("x", "random"), expected=0.5, found=0.7),),
     )
     write_tournament(home, tournament)
     found = get("/api/ladder").json()
@@ -190,4 +192,6 @@ def test_all_ladders_and_tournaments_together(get, home):
         "no group has an anchor, so the ratings cannot be compared with those of another lineage",
     ]
     assert found["tournaments"][0]["reference"] == "random"
+    (note,) = found["tournaments"][0]["notes"]
+    assert note.startswith("fit: 3 pairs for 2 ratings; ") and note.endswith("; intervals are widened by 2.0")
     assert found["unreadable"] == [".zero/ladders/old/ladder.json"]

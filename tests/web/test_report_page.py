@@ -12,6 +12,7 @@ from tests.web.browsing import PHONE, assert_accessible, assert_fits, new_tab
 from tests.web.made_lineage import PARAMS_TEXT, advance, make_lineage, make_project
 from tests.web.serving import serving
 from tests.web.test_lineages import write_ladder
+from zero.evaluation.elo import Fit
 from zero.evaluation.tournament import play_tournament, write_tournament
 from zero.web.assets import vega_bundle
 from zero.web.report import report_html, report_of
@@ -25,7 +26,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_ladder(home, "go9")
     write_ladder(home, "kid")
     (home / "params.yaml").write_text(PARAMS_TEXT)
-    write_tournament(home, play_tournament(home, ("random", "rollout:4"), 2))
+    fit = Fit(pairs=3, ratings=2, deviance=4, ratio=4, pair=("x", "random"), expected=0.5, found=0.7)
+    played = play_tournament(home, ("random", "rollout:4"), 2)
+    write_tournament(home, played.model_copy(update={"fits": (fit,)}))
     return home
 
 
@@ -186,6 +189,7 @@ def test_the_list_and_the_ladder(url, page):
     expect(page.get_by_role("table", name="kid: first = 0")).to_contain_text("80 to 160")
     expect(page.get_by_text("go, 5 x 5; the curve is of players with 20 simulations a move.").first).to_be_visible()
     expect(page.get_by_role("listitem").filter(has_text="no group has an anchor").first).to_be_visible()
+    expect(page.get_by_text("fit: 3 pairs for 2 ratings")).to_be_visible()
     assert_accessible(page)
     page.get_by_label("games of self-play").check()
     expect(page.get_by_role("img", name="Ratings of the champions over games of self-play")).to_be_visible()

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 from zero.config.params import GameParams
 from zero.errors import LineageError
-from zero.evaluation.elo import Group, Score, rate
+from zero.evaluation.elo import Fit, Group, Score, rate
 from zero.evaluation.match import FinishedMatch, finished_matches
 from zero.network.profile import local_precision
 from zero.players.build import network_id
@@ -127,6 +127,8 @@ class Scale(Manifest):
     is_anchor: bool
     """True if the reference is an anchor: ladders with the same anchor have the same scale."""
     num_players: int
+    fit: Fit | None = None
+    """With names of players; None without degrees of freedom, or if an older version wrote the file."""
 
 
 class Ladder(Manifest):
@@ -294,6 +296,24 @@ def disambiguate(players: Sequence[PlayerId]) -> dict[str, str]:
     return names
 
 
+def with_names(fit: Fit | None, names: Mapping[str, str]) -> Fit | None:
+    """A fit with names instead of keys. `names`: by key."""
+    return fit and fit.model_copy(update={"pair": tuple(names[key] for key in fit.pair)})
+
+
+def fit_lines(fits: Sequence[Fit | None]) -> Iterator[str]:
+    """How well the ratings of each group describe its scores; nothing for groups without degrees of freedom."""
+    for number, fit in enumerate(fits, 1):
+        if fit is not None:
+            group = f" of group {number}" if len(fits) > 1 else ""
+            widened = f"; intervals are widened by {fit.widening:.1f}" if fit.ratio > 1 else ""
+            yield (
+                f"fit{group}: {fit.pairs} pairs for {fit.ratings} ratings; results differ from the model "
+                f"{fit.ratio:z.1f} times as much as chance (1.0 would be chance); most for {fit.pair[0]} against "
+                f"{fit.pair[1]}: {fit.expected:.1%} expected, {fit.found:.1%} found{widened}"
+            )
+
+
 def anchors(players: Iterable[PlayerId]) -> dict[str, float]:
     """Keys and given ratings of the anchors among these players, the preferred one first.
 
@@ -393,6 +413,7 @@ def _scale(group: Group, rated: Rated) -> Scale:
         elo=group.rating(group.reference).elo,
         is_anchor=group.reference in rated.given,
         num_players=len(group.ratings),
+        fit=with_names(group.fit, {key: entry.name for key, entry in rated.entries.items()}),
     )
 
 

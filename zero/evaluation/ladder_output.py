@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from zero.config.settings import STATE_FOLDER
-from zero.evaluation.ladder import Ladder
+from zero.evaluation.ladder import Ladder, fit_lines
 from zero.evaluation.match import MATCHES_DIR, track_matches
 from zero.storage.files import canonical_json, write_atomic
 from zero.tracking.backfill import track_summary
@@ -41,7 +41,7 @@ def ladder_tables(ladder: Ladder) -> Iterator[Table]:
 
 
 def ladder_lines(ladder: Ladder) -> Iterator[str]:
-    """Number of games, and every reason not to trust the ratings."""
+    """Number of games, how well the model fits, and every reason not to trust the ratings."""
     more = f"`zero elo {ladder.lineage} --games 100`"
     if not ladder.rows:
         yield f"{ladder.lineage} has no results: no challenger was promoted and no match was played; add some: {more}"
@@ -50,6 +50,7 @@ def ladder_lines(ladder: Ladder) -> Iterator[str]:
     games = sum(result.num_games for result in ladder.results)
     unique = sum(result.score.games for result in ladder.results)
     yield f"{games} games, {gates} of them in gating; {unique:g} unique games count"
+    yield from fit_lines([scale.fit for scale in ladder.scales])
     if len(ladder.scales) > 1:
         yield (
             f"the players form {len(ladder.scales)} groups without games between them; ratings of different groups "

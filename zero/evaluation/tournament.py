@@ -14,8 +14,17 @@ from rich.table import Table
 
 from zero.config.params import GameParams
 from zero.errors import ParamsError, ZeroError
-from zero.evaluation.elo import rate
-from zero.evaluation.ladder import OnScale, PairResult, anchors, disambiguate, key_of, totals
+from zero.evaluation.elo import Fit, Group, rate
+from zero.evaluation.ladder import (
+    OnScale,
+    PairResult,
+    anchors,
+    disambiguate,
+    fit_lines,
+    key_of,
+    totals,
+    with_names,
+)
 from zero.evaluation.match import check_num_games, results_dir, run_match
 from zero.games.rules import rules_of
 from zero.players.build import common_game, identify, resolve_player
@@ -72,6 +81,8 @@ class Tournament(Manifest):
     """The strongest first."""
     pairings: tuple[Pairing, ...]
     failures: tuple[Failure, ...]
+    fits: tuple[Fit | None, ...] = ()
+    """One per group of players, with names, see `Group.fit`; empty if an older version wrote the file."""
 
 
 def play_tournament(
@@ -141,16 +152,17 @@ def play_tournament(
         raise ZeroError(f"no match could be played; the first error: {failures[0].reason}")
     given = anchors(ids)
     given.setdefault(keys[-1], 0.0)  # where no anchor is connected
-    standings, reference = _standings(pairings, given, names, dict(zip(keys, texts, strict=True)))
+    groups = rate((pairing.score for pairing in pairings), given)
     return Tournament(
         game=game,
         games_per_match=num_games,
         opening_moves=opening_moves,
         seed=seed,
-        reference=names[reference],
-        standings=tuple(standings),
+        reference=names[groups[0].reference],
+        standings=tuple(_standings(groups, pairings, names, dict(zip(keys, texts, strict=True)))),
         pairings=tuple(pairings),
         failures=tuple(failures),
+        fits=tuple(with_names(group.fit, names) for group in groups),
     )
 
 
@@ -173,8 +185,9 @@ def tournament_tables(tournament: Tournament) -> tuple[Table, Table]:
 
 
 def tournament_lines(tournament: Tournament) -> list[str]:
-    """Every reason not to trust the table."""
-    lines = [f"{row.name} forfeited {row.forfeits} games" for row in tournament.standings if row.forfeits]
+    """How well the model fits, and every reason not to trust the table."""
+    lines = [*fit_lines(tournament.fits)]
+    lines += [f"{row.name} forfeited {row.forfeits} games" for row in tournament.standings if row.forfeits]
     lines += [f"not played: {' against '.join(each.players)}: {each.reason}" for each in tournament.failures]
     games = sum(pairing.num_games for pairing in tournament.pairings)
     unique = sum(pairing.unique_games for pairing in tournament.pairings)
@@ -198,9 +211,9 @@ def write_tournament(home: Path, tournament: Tournament) -> Path:
 
 
 def _standings(
-    pairings: Sequence[Pairing], given: dict[str, float], names: dict[str, str], texts: dict[str, str]
-) -> tuple[list[Standing], str]:
-    """The players with matches, the strongest first, and the key of the reference."""
+    groups: Sequence[Group], pairings: Sequence[Pairing], names: dict[str, str], texts: dict[str, str]
+) -> list[Standing]:
+    """The players with matches, the strongest first."""
     points, games, forfeits = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0), dict.fromkeys(names, 0)
     for pairing in pairings:
         both = (pairing.points, pairing.num_games - pairing.points)
@@ -208,7 +221,6 @@ def _standings(
             points[key] += own
             games[key] += pairing.num_games
             forfeits[key] += lost
-    groups = rate((pairing.score for pairing in pairings), given)
     rows = [
         Standing(
             key=rating.player,
@@ -224,7 +236,7 @@ def _standings(
         for group in groups
         for rating in group.ratings
     ]
-    return sorted(rows, key=lambda row: (-row.elo, row.key)), groups[0].reference
+    return sorted(rows, key=lambda row: (-row.elo, row.key))
 
 
 def _cell(scores: dict[tuple[str, str], Pairing], row: str, column: str) -> str:

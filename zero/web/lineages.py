@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from zero.errors import ZeroError
+from zero.evaluation.ladder import fit_lines
 from zero.evaluation.ladder_output import ladder_lines
 from zero.lineage.status import warning_lines
 from zero.network.health import Verdict
@@ -113,6 +114,8 @@ def routes(home: Path) -> list[Route]:
         content = found.model_dump(mode="json", exclude={"ladders": {"__all__": {"results"}}})
         for shown, ladder in zip(content["ladders"], found.ladders, strict=True):
             shown["notes"] = list(ladder_lines(ladder))
+        for shown, tournament in zip(content["tournaments"], found.tournaments, strict=True):
+            shown["notes"] = list(fit_lines(tournament.fits))
         return JSONResponse(content)
 
     return [

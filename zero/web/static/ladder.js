@@ -77,7 +77,7 @@ function ratingsCard({ lineage, game, simulations, scales, rows, notes }) {
   return card(`Players of ${lineage}`, el("p", { class: "muted" }, `${gameText(game)}${simulations === null ? "" : `; the curve is of players with ${simulations} simulations a move`}.`), groups, more);
 }
 
-function tournamentCard({ game, games_per_match, reference, standings, pairings, failures }) {
+function tournamentCard({ game, games_per_match, reference, standings, pairings, failures, notes }) {
   const columns = ["player", number("rating"), number("95 % interval"), number("score", percent), number("games"), ...standings.map((_, index) => number(String(index + 1), percent))];
   const scores = new Map();
   for (const { players, folder, wins, losses, draws } of pairings) {
@@ -94,5 +94,5 @@ function tournamentCard({ game, games_per_match, reference, standings, pairings,
     ...standings.map((other) => scores.get([row.key, other.key].join()) ?? "·"),
   ]);
   const title = `Tournament: ${gameText(game)}, ${games_per_match} games a match`;
-  return card(title, dataTable(title, columns, rows), el("p", { class: "muted" }, `${reference} is the reference.`), failures.map(({ players, reason }) => el("p", { class: "error" }, `${players.join(" against ")} was not played: ${reason}`)));
+  return card(title, dataTable(title, columns, rows), el("p", { class: "muted" }, `${reference} is the reference.`), notes.map((note) => el("p", { class: "muted" }, note)), failures.map(({ players, reason }) => el("p", { class: "error" }, `${players.join(" against ")} was not played: ${reason}`)));
 }
