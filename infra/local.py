@@ -12,12 +12,16 @@ import argparse
 import contextlib
 import hashlib
 import os
+import re
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import quote
@@ -49,6 +53,21 @@ QUIET = {
     "DVC_NO_ANALYTICS": "1",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
+VACUUM = {
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "7776000",
+}
+"""By default Prefect keeps all runs for ever. These settings delete them 90 days after their end."""
+ELSEWHERE = re.compile(
+    r"""
+    PREFECT_(_|API_|CLOUD_|PROFILE|UI_|REDIS_|MESSAGING_|CLIENT_CUSTOM_HEADERS|\w+_STORAGE_BLOCK)
+    |PREFECT_SERVER_(API_|UI_|DOCKET_|EVENTS_MESSAGING_|EVENTS_CAUSAL_ORDERING|\w+_LEASE_STORAGE|\w+_QUEUE_STORAGE)
+    |MLFLOW_(TRACKING_|REGISTRY_|EXPERIMENT_|RUN_ID|WORKSPACE|ENABLE_WORKSPACES|STATIC_PREFIX)
+    |MLFLOW_(BACKEND_STORE_|READ_REPLICA_|DEFAULT_ARTIFACT_ROOT|ARTIFACTS_|SERVE_ARTIFACTS)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Beginnings of variables that name another server, its address, profile, store or queues, or what is on it."""
 
 _reserved: dict[int, socket.socket] = {}
 """Ports that this process has reserved, each with the socket that reserves it."""
@@ -77,10 +96,14 @@ def up(home: Home) -> None:
     env = client_env(home, ports)
     for name in missing:
         home.stop(name)  # it runs at another port than the given one
+        if name == "mlflow":
+            upgrade_mlflow(home, env)
         home.start(name, server_command(home, name, ports[name]), env, ports[name])
     for name in REQUIRED:
         url = address(ports[name]) + HEALTH_PATHS[name]
         home.wait_for(name, lambda url=url: answers(url), remedy=REMEDY)  # type: ignore[misc]
+    if "mlflow" in missing:  # a server with another schema would have ended
+        schema_path(home).write_text(mlflow_schema(home))
 
     api = address(ports["prefect"]) + "/api"
     make_pool(api)
@@ -191,14 +214,90 @@ def deploy(home: Home, api: str, env: dict[str, str]) -> None:
     if is_deployed and all(answers(f"{api}/deployments/name/{flow}/{flow}") for flow in FLOWS):
         return
     say("deploying the flows ...")
-    command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
-    with home.log("deploy").open("wb") as log:
-        done = subprocess.run(
-            command, cwd=PROJECT_DIR, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False
-        )
-    if done.returncode:
+    if not succeeds(home, "deploy", ["prefect", "--no-prompt", "deploy", "--all"], env):
         raise LocalError(f"`prefect deploy --all` failed; {log_end(home.log('deploy'))}")
     stamp.write_text(digest.hexdigest())
+
+
+def succeeds(home: Home, name: str, words: Sequence[str], env: dict[str, str]) -> bool:
+    """Runs a Python module with arguments, with its output in a log; True if it ends without an error."""
+    with home.log(name).open("wb") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=PROJECT_DIR,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            check=False,
+        )
+    return done.returncode == 0
+
+
+# MLflow's database
+
+
+def upgrade_mlflow(home: Home, env: dict[str, str]) -> None:
+    """Upgrades MLflow's database to the installed MLflow, which does not start on an older schema.
+
+    To compare the schemas, MLflow has to be imported, which takes seconds. So nothing is done if this version of MLflow
+    has already started with this schema.
+
+    Raises:
+      LocalError: the upgrade failed; the database is unchanged.
+    """
+    database, known = mlflow_database(home), mlflow_schema(home)
+    if not known or (schema_path(home).exists() and schema_path(home).read_text() == known):
+        return
+    say("upgrading MLflow's database ...")
+    folder = database.with_name("upgrade")
+    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted upgrade
+    folder.mkdir()
+    copy = folder / database.name
+    try:
+        copy_database(database, copy)
+        # Not in place: a migration that fails in the middle is not undone.
+        if not succeeds(home, "mlflow-upgrade", ["mlflow", "db", "upgrade", sqlite_url("sqlite", copy)], env):
+            raise LocalError(
+                f"MLflow {version('mlflow')} cannot upgrade {database}, which is unchanged; if a newer MLflow wrote "
+                f"it, install that one; {log_end(home.log('mlflow-upgrade'))}"
+            )
+        copy_database(copy, database)
+    except sqlite3.Error as error:
+        raise LocalError(f"cannot copy {database} for an upgrade: {error}; free disk space, then `make up`") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copies a SQLite database, in one transaction of the target.
+
+    Raises:
+      sqlite3.Error: one of them cannot be read or written; the target is unchanged.
+    """
+    with contextlib.closing(sqlite3.connect(source)) as old, contextlib.closing(sqlite3.connect(target)) as new:
+        old.backup(new)
+
+
+def mlflow_database(home: Home) -> Path:
+    """File of MLflow's tables."""
+    return home.state / "mlflow" / "mlflow.db"
+
+
+def mlflow_schema(home: Home) -> str:
+    """The installed version of MLflow and the revision of its database; empty if there are no tables yet."""
+    database = mlflow_database(home)
+    if not database.exists():
+        return ""
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(database)) as connection:
+        for (revision,) in connection.execute("SELECT version_num FROM alembic_version"):
+            return f"{version('mlflow')} {revision}"
+    return ""
+
+
+def schema_path(home: Home) -> Path:
+    """File with what `mlflow_schema` gave when MLflow last started."""
+    return home.state / "run" / "mlflow-schema"
 
 
 # Commands and addresses
@@ -210,16 +309,15 @@ def address(port: int) -> str:
 
 
 def client_env(home: Home, ports: Mapping[str, int]) -> dict[str, str]:
-    """Environment of the servers and their clients.
-
-    The shell's own settings of Prefect and MLflow are left out: they are about other servers.
-    """
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "MLFLOW_"))}
+    """Environment of the servers and their clients: the shell's, without what leads to other servers."""
+    env = {key: value for key, value in os.environ.items() if not ELSEWHERE.match(key)}
     # Both names: libraries prefer the lower-case one.
     no_proxy = ",".join(filter(None, [env.get("no_proxy") or env.get("NO_PROXY"), HOST, "localhost"]))
     prefect = address(ports["prefect"])
     return (
-        env
+        VACUUM
+        | {"PREFECT_WORKER_QUERY_SECONDS": "1"}
+        | env
         | QUIET
         | {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)]),
@@ -231,12 +329,12 @@ def client_env(home: Home, ports: Mapping[str, int]) -> dict[str, str]:
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
             "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",  # `--watch` shows logs beside the states
             "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
-            "PREFECT_WORKER_QUERY_SECONDS": "1",
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
             # By default each page in the user's browser may ask Prefect, and start a run with a command of its own.
             "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"{prefect},http://localhost:{ports['prefect']}",
             # A request without a content type is not stopped by that, but it lacks the token.
             "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
+            "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "true",
             "PREFECT_API_URL": f"{prefect}/api",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "MLFLOW_TRACKING_URI": address(ports["mlflow"]),
@@ -257,7 +355,7 @@ def server_command(home: Home, name: str, port: int) -> list[str]:
     if name == "web":
         return [sys.executable, "-m", "zero", "web", *place]
     folder = home.state / "mlflow"
-    stores = ["--backend-store-uri", sqlite_url("sqlite", folder / "mlflow.db")]
+    stores = ["--backend-store-uri", sqlite_url("sqlite", mlflow_database(home))]
     stores += ["--artifacts-destination", f"{folder}/artifacts"]
     hosts = ["--allowed-hosts", f"{HOST}:{port},localhost:{port}"]
     app = ["--app-name", "zero"]  # MLflow's own server, with pages that open on model training

@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from infra.local import VACUUM
 from infra.processes import OPEN_FILES
 from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.compose import COMPOSE_DIR, Tree, host_path, load, merged, settings
@@ -271,6 +272,10 @@ def test_prefect_knows_its_settings() -> None:
 
     known = {setting.name for setting in _get_settings_fields(Settings).values()}
     assert not variables("PREFECT_") - known - {"PREFECT_DATABASE_PASSWORD_FILE"}  # databases.sql
+
+
+def test_prefect_deletes_old_runs_as_that_of_one_machine_does() -> None:
+    assert stack()["services"]["prefect"]["environment"].items() >= VACUUM.items()
 
 
 def test_mlflow_knows_its_settings() -> None:

@@ -13,6 +13,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
+from infra.local import VACUUM
 from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.compose import merged
 from tests.infra.schemas.charts import VALUES, at, chart_of, mlflow, schema_of
@@ -198,6 +199,11 @@ def test_the_server_makes_the_tables_of_prefect() -> None:
     assert tree["backgroundServices"] == {"runAsSeparateDeployment": False}
     names = {entry["name"] for entry in tree["global"]["prefect"]["env"]}
     assert "PREFECT_SERVER_DATABASE_MIGRATE_ON_START" not in names
+
+
+def test_prefect_deletes_old_runs_as_that_of_one_machine_does() -> None:
+    given = {entry["name"]: entry["value"] for entry in values("prefect-server")["global"]["prefect"]["env"]}
+    assert given.items() >= VACUUM.items()
 
 
 # Dask

@@ -1,14 +1,18 @@
 """The servers of this machine, with real ones: started, started again, refused, stopped."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import psutil
@@ -18,7 +22,7 @@ import sqlalchemy
 from infra import local
 from infra.local import REMEDY, choose_port, given_port
 from infra.processes import Home, LocalError
-from tests.end_to_end.project import make_project, run
+from tests.end_to_end.project import SOURCE_DIR, make_project, run
 from tests.infra.servers import Servers, free_port
 from zero.config.settings import is_place_of
 
@@ -127,6 +131,7 @@ def test_what_was_killed_is_started_again_at_its_port(servers: Servers) -> None:
         os.kill(before[name], signal.SIGKILL)
     said = servers.local("up").stdout
     assert "starting MLflow ..." in said and "starting the worker ..." in said
+    assert "upgrading" not in said  # this MLflow has started with this database
     after = servers.pids()
     assert {name for name in before if after[name] != before[name]} == {"mlflow", "worker"}
     assert answer_of(servers.mlflow + "/health") == "OK"
@@ -149,7 +154,9 @@ def test_down_leaves_no_process_and_up_brings_all_back(servers: Servers) -> None
     assert not (servers.home / ".zero/servers.json").exists()
     assert servers.local("status", check=False).returncode == 1
     ports = [address.rpartition(":")[2] for address in (servers.prefect, servers.mlflow)]
-    servers.local("up", ZERO_PREFECT_PORT=ports[0], ZERO_MLFLOW_PORT=ports[1])
+    (servers.home / ".zero/run/mlflow-schema").write_text("3.0.0 of-another-version")
+    said = servers.local("up", ZERO_PREFECT_PORT=ports[0], ZERO_MLFLOW_PORT=ports[1]).stdout
+    assert "upgrading MLflow's database ..." in said
     assert servers.local("status").returncode == 0
 
 
@@ -263,11 +270,88 @@ def test_a_service_that_is_mute_is_given_up_after_the_time_limit(home: Home, mon
     assert home.stop("prefect")
 
 
-def test_the_shells_own_prefect_settings_are_left_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PREFECT_API_KEY", "of another server")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
+def test_prefect_deletes_runs_90_days_after_their_end(servers: Servers) -> None:
+    vacuum = servers.api("/admin/settings")["server"]["services"]["db_vacuum"]
+    assert (set(vacuum["enabled"]), vacuum["retention_period"]) == ({"events", "flow_runs"}, "P90D")
+
+
+REDIRECTIONS = {
+    "PREFECT_API_URL": "http://elsewhere/api",
+    "PREFECT_API_KEY": "of another server",
+    "PREFECT_API_DATABASE_NAME": "another",
+    "PREFECT_CLOUD_API_URL": "http://127.0.0.1:4207/api",
+    "PREFECT_CLIENT_CUSTOM_HEADERS": '{"Authorization": "of another server"}',
+    "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
+    "PREFECT_PROFILES_PATH": "/another/profiles.toml",
+    "PREFECT_DEFAULT_RESULT_STORAGE_BLOCK": "s3/of-another-server",
+    "PREFECT_TASKS_SCHEDULING_DEFAULT_STORAGE_BLOCK": "s3/of-another-server",
+    "PREFECT_MESSAGING_BROKER": "prefect_redis.messaging",
+    "PREFECT_SERVER_EVENTS_MESSAGING_CACHE": "prefect_redis.messaging",
+    "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "prefect_redis.ordering",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect_redis.lease_storage",
+    "PREFECT_SERVER_WORKER_CHANNEL_CLEANUP_QUEUE_STORAGE": "prefect_redis.cleanup_queue",
+    "PREFECT_SERVER_DOCKET_URL": "redis://elsewhere",
+    "PREFECT_SERVER_API_BASE_PATH": "/another",
+    "PREFECT_SERVER_API_AUTH_STRING": "of:another",
+    "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": "*",
+    "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED": "false",
+    "PREFECT_SERVER_DATABASE_CONNECTION_URL": "postgresql+asyncpg://elsewhere/prefect",
+    "PREFECT_SERVER_UI_API_URL": "http://elsewhere/api",
+    "PREFECT_UI_SERVE_BASE": "/another",
+    "PREFECT_UI_URL": "http://elsewhere",
+    "prefect_api_auth_string": "of:another",
+}
+
+
+def test_no_variable_of_the_shell_leads_to_another_prefect(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.settings.models.root import Settings
+
+    def settings(**shell: str) -> dict[str, object]:
+        with monkeypatch.context() as inner:
+            for key, value in shell.items():
+                inner.setenv(key, value)
+            env = local.client_env(home, {"prefect": 4207, "mlflow": 5007})
+            for key in os.environ.keys() - env.keys():
+                inner.delenv(key)
+            for key, value in env.items():
+                inner.setenv(key, value)
+            return Settings().model_dump()
+
+    usual = settings()
+    assert settings(**REDIRECTIONS) == usual
+    assert settings(PREFECT_LOGGING_LEVEL="DEBUG") != usual
+
+
+def test_the_shells_other_settings_of_prefect_and_mlflow_are_kept(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {
+        "PREFECT_LOGGING_LEVEL": "DEBUG",
+        "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events",
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "86400",
+        "PREFECT_WORKER_QUERY_SECONDS": "5",
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": "300",
+    }
+    elsewhere = {
+        "MLFLOW_TRACKING_USERNAME": "of another server",
+        "MLFLOW_REGISTRY_URI": "http://elsewhere",
+        "MLFLOW_BACKEND_STORE_URI": "postgresql://elsewhere",
+        "MLFLOW_DEFAULT_ARTIFACT_ROOT": "s3://elsewhere",
+        "MLFLOW_ARTIFACTS_ONLY": "true",
+        "MLFLOW_STATIC_PREFIX": "/another",
+        "MLFLOW_READ_REPLICA_BACKEND_STORE_URI": "postgresql://elsewhere",
+        "MLFLOW_SERVE_ARTIFACTS": "false",
+        "MLFLOW_ENABLE_WORKSPACES": "true",
+        "MLFLOW_EXPERIMENT_NAME": "another",
+        "MLFLOW_RUN_ID": "of another server",
+        "MLFLOW_WORKSPACE": "another",
+        "PREFECT__FLOW_RUN_ID": "of another server",
+        "PREFECT_REDIS_MESSAGING_HOST": "elsewhere",
+    }
+    for key, value in {**kept, **elsewhere, "MLFLOW_TRACKING_URI": "http://elsewhere"}.items():
+        monkeypatch.setenv(key, value)
     env = local.client_env(home, {"prefect": 4207, "mlflow": 5007})
-    assert "PREFECT_API_KEY" not in env
+    assert env.items() >= kept.items()
+    assert not env.keys() & elsewhere.keys()
     assert env["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:5007"
     assert env["DO_NOT_TRACK"] == "true"
 
@@ -276,3 +360,98 @@ def test_the_servers_are_asked_without_the_shells_proxy(home: Home, monkeypatch:
     monkeypatch.setenv("no_proxy", "corp.example")
     env = local.client_env(home, {"prefect": 4207, "mlflow": 5007})
     assert env["no_proxy"] == env["NO_PROXY"] == "corp.example,127.0.0.1,localhost"
+
+
+# MLflow's database
+
+OLD_DATABASE = """
+import sys
+import sqlalchemy
+from alembic import command
+from alembic.script import ScriptDirectory
+from mlflow.store.db import utils
+
+engine, config = sqlalchemy.create_engine(sys.argv[1]), utils._get_alembic_config(sys.argv[1])
+utils.InitialBase.metadata.create_all(engine)
+newest = ScriptDirectory.from_config(config).get_revision("head")
+command.upgrade(config, newest.down_revision)
+with engine.begin() as connection:
+    connection.execute(sqlalchemy.text("INSERT INTO experiments (name, lifecycle_stage) VALUES ('go9', 'active')"))
+print(newest.revision, newest.down_revision)
+"""
+"""Makes a database of the revision before the newest one, with an experiment."""
+
+
+class OldDatabase(NamedTuple):
+    path: Path
+    newest: str
+    revision: str
+
+
+@pytest.fixture(scope="module")
+def old_database(tmp_path_factory: pytest.TempPathFactory) -> OldDatabase:
+    path = tmp_path_factory.mktemp("old") / "mlflow.db"
+    done = run([sys.executable, "-c", OLD_DATABASE, local.sqlite_url("sqlite", path)], SOURCE_DIR)
+    return OldDatabase(path, *done.stdout.split())
+
+
+def rows(database: Path, query: str) -> list[tuple[object, ...]]:
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return list(connection.execute(query))
+
+
+@pytest.fixture
+def database(home: Home, old_database: OldDatabase) -> Path:
+    """A copy of the old database where MLflow has it."""
+    path = local.mlflow_database(home)
+    path.parent.mkdir()
+    shutil.copyfile(old_database.path, path)
+    return path
+
+
+def test_an_older_database_of_mlflow_is_upgraded_once(
+    home: Home, database: Path, old_database: OldDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revision = "SELECT version_num FROM alembic_version"
+    assert rows(database, revision) == [(old_database.revision,)]
+    interrupted = database.with_name("upgrade") / "mlflow.db"
+    interrupted.parent.mkdir()
+    interrupted.write_text("half a database")
+    local.upgrade_mlflow(home, dict(os.environ))
+    assert rows(database, revision) == [(old_database.newest,)]
+    assert rows(database, "SELECT name FROM experiments") == [("go9",)]
+    assert [path.name for path in database.parent.iterdir()] == ["mlflow.db"]
+
+    local.schema_path(home).write_text(local.mlflow_schema(home))  # as when MLflow has started
+    monkeypatch.setattr(local, "succeeds", lambda *_: pytest.fail("a second upgrade"))
+    local.upgrade_mlflow(home, {})
+
+
+def test_a_database_of_mlflow_that_cannot_be_upgraded_is_left_as_it_is(
+    home: Home, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'newer'")
+    before = database.read_bytes()
+    with pytest.raises(LocalError, match=r"cannot upgrade .*mlflow\.db, which is unchanged; if a newer(.|\n)*'newer'"):
+        local.upgrade_mlflow(home, dict(os.environ))
+
+    def copy(source: Path, target: Path) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(local, "copy_database", copy)
+    with pytest.raises(LocalError, match=r"cannot copy .*mlflow\.db for an upgrade: database or disk is full; free"):
+        local.upgrade_mlflow(home, {})
+    assert database.read_bytes() == before
+    assert [path.name for path in database.parent.iterdir()] == ["mlflow.db"]
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database" * 100])
+def test_a_file_without_tables_is_left_to_mlflow(home: Home, content: bytes) -> None:
+    local.upgrade_mlflow(home, {})
+    database = local.mlflow_database(home)
+    assert not database.exists()
+    database.parent.mkdir()
+    database.write_bytes(content)
+    local.upgrade_mlflow(home, {})
+    assert database.read_bytes() == content
