@@ -114,7 +114,7 @@ def test_folders_without_a_manifest(record: Record) -> None:
     record.rewrite_newest(files)
     found = record.mismatches()
     named(found, "data", 2, "state/replay (", "no manifest.json")
-    named(found, "data", 2, "state/trainee (", "none that can be read", "or copy it from a backup")
+    named(found, "data", 2, "state/trainee (", "none that can be read", "copy the object from a backup, or ")
 
 
 def test_numbers_of_a_game_set_changed(record: Record) -> None:
