@@ -135,6 +135,8 @@ class Audited(NamedTuple):
     """Output of the command."""
     of_an_unknown_lineage: object
     """What the server has of it."""
+    of_tiny: tuple[object, object]
+    """What the server has of tiny, and the same if it lacks the call of MLflow's own pages."""
     wanted: dict[str, tuple[int, str]]
     """Number and text of the finding of each change."""
     found: list[Finding]
@@ -152,10 +154,13 @@ def audited(gone_on: Lineage, notebook: Path, tmp_path_factory: pytest.TempPathF
             patch.setattr(registry, "_expected_of", lambda each: None if each.tag == tag_of(1) else expected_of(each))
             without_data = record.audit("", server.uri)
         shown = zero(record.home, "audit", tag_of(2), MLFLOW_TRACKING_URI=server.uri, COLUMNS="170").stdout
-        unknown = read_catalogue("unknown", server.uri)
+        unknown, tiny = (read_catalogue(name, server.uri) for name in ("unknown", "tiny"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("zero.tracking.audit.HISTORY_PATH", "/ajax-api/2.0/mlflow/metrics/no-such-call")
+            of_tiny = tiny, read_catalogue("tiny", server.uri)
         spoiled = Spoiled(record, server, folder)
         wanted = {change.__name__: change(spoiled) for change in CHANGES}
-        return Audited(unchanged, without_data, shown, unknown, wanted, record.mismatches(server.uri))
+        return Audited(unchanged, without_data, shown, unknown, of_tiny, wanted, record.mismatches(server.uri))
     finally:
         server.stop()
 
@@ -164,6 +169,11 @@ def test_unchanged_server_agrees(audited: Audited) -> None:
     assert [finding.line() for finding in audited.unchanged.findings] == []
     assert [row.marks[AuditCheck.REGISTRY] for row in audited.unchanged.rows] == [Mark.OK] * 7
     assert f"no mismatches (MLflow {audited.unchanged.mlflow})" in audited.shown and "not checked" not in audited.shown
+
+
+def test_a_server_without_the_call_of_mlflows_pages_is_read_by_the_public_one(audited: Audited) -> None:
+    one, other = audited.of_tiny
+    assert one == other is not None
 
 
 def test_data_that_is_not_here_is_missing_and_no_mismatch(audited: Audited) -> None:
