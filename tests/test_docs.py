@@ -90,6 +90,16 @@ def test_the_example_of_a_player_runs(capsys: pytest.CaptureFixture[str], monkey
     assert re.fullmatch(r"[A-J][1-9]|pass", capsys.readouterr().out.strip())
 
 
+def test_the_example_of_an_evaluator_plays_a_game(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text(), re.DOTALL)
+    assert example.count("\n") <= 25
+    exec(example, {"__name__": "example"})
+    moves = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert 10 < len(moves) <= 50 and all(re.fullmatch(r"[A-E][1-5]|pass", name) for name, *_ in moves)
+    # each value is for the player to move, so the players agree on who wins
+    assert float(moves[-1][2]) * float(moves[-2][2]) < 0
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_on_a_page_exist(page: Path) -> None:
     text = page.read_text()

@@ -65,6 +65,19 @@ def test_its_game_equals_the_game_of_the_twin(name, num_leaves, max_nodes):
     assert one.is_over
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_simulations": -1}, "num_simulations -1 is too small; give at least 0"),
+        ({"num_leaves": 0}, "num_leaves 0 is too small; give at least 1"),
+        ({"max_nodes": 31}, "max_nodes 31 is too small; give at least 32"),
+    ],
+)
+def test_a_tree_without_room_for_a_search_is_rejected(changes, message):
+    with pytest.raises(ParamsError, match=message):
+        player(**changes)
+
+
 @pytest.mark.parametrize("num_leaves", [1, 8])
 def test_games_with_equal_seeds_are_equal(num_leaves):
     games = [play_game(player(GO3, num_leaves=num_leaves, random_symmetry=True, seed=s)) for s in (1, 1, 2)]

@@ -11,13 +11,20 @@ from zero.search.tree import NO_CHILD, Trees
 class SearchResult(NamedTuple):
     """Result of a search at a position. Values are in [-1, 1] for the player to move."""
 
-    visit_counts: np.ndarray  # [A] int32, includes visits of earlier searches in a reused tree
-    q_values: np.ndarray  # [A] float32, mean value of each action's simulations; 0 without a visit
-    prior: np.ndarray  # [A] float32, the network's prior, normalised over the legal actions
-    legal_mask: np.ndarray  # [A] bool
-    root_value: float  # mean value of all simulations; without simulations the network's value
-    num_simulations: int  # of this search; below the requested number if time ran out or the tree was full
-    choice: int | None = None  # action that a Gumbel search selected
+    visit_counts: np.ndarray
+    """[A] int32, includes visits of earlier searches in a reused tree."""
+    q_values: np.ndarray
+    """[A] float32, mean value of each action's simulations; 0 without a visit."""
+    prior: np.ndarray
+    """[A] float32, the network's prior, normalised over the legal actions."""
+    legal_mask: np.ndarray
+    """[A] bool, True for the legal actions."""
+    root_value: float
+    """Mean value of all simulations; without simulations the network's value."""
+    num_simulations: int
+    """Of this search; below the requested number if time ran out or the tree was full."""
+    choice: int | None = None
+    """Action that a Gumbel search selected; None without one."""
 
     def ranking(self) -> list[int]:
         """Legal actions, best first: the choice of a Gumbel search, then by visits, prior and action number."""

@@ -66,17 +66,21 @@ class SingleGamePlayer:
 
         Args:
           rules: the game.
-          evaluator: evaluates positions, up to `num_leaves` at once.
+          evaluator: evaluates positions in batches of 1, 2, 4, ... or `num_leaves` rows.
           search: search parameters; `tree_reuse`, `max_nodes` and `evaluation_cache` are ignored.
           num_simulations: simulations of a search; 0 plays by the prior alone (the paper's raw network).
           max_nodes: capacity of the tree, at least `num_simulations` + 2.
-          num_leaves: maximum number of pending leaves; 1 is the sequential search.
+          num_leaves: maximum number of pending leaves, at least 1, which is the sequential search.
           seed: seed of the symmetries.
 
         Raises:
-          ParamsError: the tree does not fit in memory, or the network is for another board.
+          ParamsError: a number is too small, the tree does not fit in memory, or the network is for another board.
         """
         check_board(rules, evaluator)
+        bounds = {"num_simulations": (num_simulations, 0), "num_leaves": (num_leaves, 1)}
+        for name, (number, least) in (bounds | {"max_nodes": (max_nodes, num_simulations + 2)}).items():
+            if number < least:  # kernels check no bounds
+                raise ParamsError(f"{name} {number} is too small; give at least {least}")
         self.rules = rules
         self._evaluator, self._seed = evaluator, seed
         self._num_simulations, self._max_nodes = num_simulations, max_nodes
@@ -113,7 +117,11 @@ class SingleGamePlayer:
         self._clear_tree()
 
     def play(self, action: int) -> None:
-        """Plays a legal move of either player. The subtree below it becomes the tree."""
+        """Plays a move of either player. The subtree below it becomes the tree.
+
+        The action is not checked: `SearchResult.legal_mask` has the legal ones, and another one may write outside of
+        the arrays. The game must not be over.
+        """
         play(self.rules, self._current(), self._history, action)
         store(self._position, self._roots, TREE)
         self.actions += (action,)
@@ -137,8 +145,10 @@ class SingleGamePlayer:
     ) -> SearchResult:
         """Adds simulations to the tree of the position, up to their number, the time limit or the capacity of the tree.
 
+        The game must not be over. If the evaluator raises an error, the tree is emptied.
+
         Args:
-          num_simulations: number of simulations; by default the player's own number. A root gets MAX_VISITS at most.
+          num_simulations: number of simulations; by default the player's own number. A root gets 2**22 at most.
           seconds: time limit, checked after each batch: the search always waits for a batch in flight.
           interrupted: called after each batch; True ends the search. It may call `result_so_far`.
         """
@@ -184,7 +194,10 @@ class SingleGamePlayer:
         return read_tree(self._trees, TREE, 0)
 
     def choose(self) -> int:
-        """The best action, see `SearchResult.ranking`; searches first if the position has no result yet."""
+        """The best action, see `SearchResult.ranking`; searches first if the position has no result yet.
+
+        It does not play the action. The game must not be over.
+        """
         return (self._result or self.search()).ranking()[0]
 
     def should_resign(self, threshold: float) -> bool:

@@ -9,14 +9,22 @@ MAX_SUBMITTED = 2
 
 
 class Evaluator(Protocol):
-    """Evaluates positions. It is deterministic: equal planes in a batch of equal shape give equal bits."""
+    """Evaluates positions. It is deterministic: equal planes in a batch of equal shape give equal bits.
+
+    The search does not check the results. With NaN or infinite numbers its choices mean nothing.
+    """
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
         """Evaluates a batch. Writes into `prior` and `value`.
 
+        The arrays are contiguous, and the next batch uses them again. Some rows may hold planes of earlier batches; the
+        search does not read their results. With `search.random_symmetry` a position may be turned or mirrored; its
+        priors are those of the position in `planes`.
+
         Args:
-          planes: [B, P, W] uint64, bitboards, see `zero.games.planes`.
-          prior: [B, A] float32, probabilities over all actions, legal or not.
+          planes: [B, P, W] uint64, bitboards, see `zero.games.planes`; only read.
+          prior: [B, A] float32, probabilities over all actions. The search divides them by their sum over the legal
+            actions; if that is 0, it takes equal ones.
           value: [B] float32, in [-1, 1] for the player to move.
         """
         ...
